@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Everything `make` needs, once: a virtual environment, the pinned packages of one
+# requirements file, and a GPU adapter. Idempotent: a second run only looks.
+#
+#   scripts/setup.sh dev        requirements/dev.txt into .venv
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+what=${1:-dev}
+pins=requirements/$what.txt
+venv=.venv
+stamp=$venv/.pteron-$what
+
+say() { printf 'setup: %s\n' "$*"; }
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+find_python() {
+    for name in "${PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11; do
+        if [ -n "$name" ] && command -v "$name" >/dev/null 2>&1 &&
+            "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            printf '%s' "$name"
+            return
+        fi
+    done
+    die "Python 3.11 or newer is needed and was not found: install it, or name it with PYTHON=/path/to/python3"
+}
+
+make_venv() {
+    local python
+    python=$(find_python)
+    [ -x $venv/bin/python ] && return
+    say "making $venv with $("$python" --version)"
+    "$python" -m venv $venv 2>/dev/null && return
+    rm -rf $venv
+    as_root apt-get install -y -qq python3-venv >/dev/null ||
+        die "$python cannot make a virtual environment: install Debian's python3-venv"
+    "$python" -m venv $venv
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then sudo "$@"; else return 1; fi
+}
+
+# What a stamp must equal for the packages to be in place.
+fingerprint() { cat requirements/*.txt pyproject.toml | cksum; }
+
+install_packages() {
+    if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ]; then return; fi
+    say "installing the packages of $pins"
+    # torch first and alone: whatever depends on it then finds it already there.
+    if grep -q '^torch==' "$pins"; then
+        $venv/bin/python -m pip install -q "$(grep '^torch==' "$pins")"
+    fi
+    $venv/bin/python -m pip install -q -r "$pins"
+    $venv/bin/python -m pip install -q --no-deps --no-build-isolation -e .
+    fingerprint >"$stamp"
+}
+
+has_adapter() { $venv/bin/python -m pteron devices --quiet >/dev/null 2>&1; }
+
+ensure_adapter() {
+    if has_adapter; then return; fi
+    bash scripts/software_driver.sh
+    has_adapter || die "a software Vulkan driver is installed, yet no GPU adapter answers: see '.venv/bin/pteron doctor'"
+}
+
+make_venv
+install_packages
+ensure_adapter

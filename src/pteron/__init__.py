@@ -1,0 +1,1 @@
+"""PyTorch programs on any GPU, from Python, by pip alone."""
