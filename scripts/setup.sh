@@ -52,7 +52,7 @@ install_packages() {
         $venv/bin/python -m pip install -q "$(grep '^torch==' "$pins")"
     fi
     $venv/bin/python -m pip install -q -r "$pins"
-    $venv/bin/python -m pip install -q --no-deps --no-build-isolation -e .
+    $venv/bin/python -m pip install -q --no-deps -e .
     fingerprint >"$stamp"
 }
 

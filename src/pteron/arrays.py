@@ -1,0 +1,118 @@
+"""Arrays on their way in and out: anything array-like becomes the bytes that the GPU stores.
+
+Nothing here copies when the caller's memory is already what is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pteron.errors import InputError
+from pteron.gpu.device import Device
+from pteron.graph.dtypes import DType
+from pteron.graph.values import Shape
+
+_INT32 = np.iinfo(np.int32)
+
+
+class GpuArray:
+    """An output that stayed on the GPU. Feed it to a call, or read it with `.numpy()`."""
+
+    def __init__(self, device: Device, buffer: Any, dtype: DType, host_type: str, shape: Shape) -> None:
+        self.device = device
+        self.buffer = buffer
+        self.gpu_dtype = dtype
+        self.dtype = np.dtype(host_type)
+        self.shape = shape
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the GPU."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.gpu_dtype.itemsize
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        if not self.nbytes:
+            return np.empty(self.shape, self.dtype)
+        size = -(-self.nbytes // 4) * 4
+        with self.device.lock:
+            staging = self.device.staging(size, "read-back of a GpuArray")
+            self.device.run((), (), [(self.buffer, 0, staging, 0, size)])
+            with self.device.mapped(staging, size) as data:
+                out = from_gpu(data, self.gpu_dtype, self.dtype.name, self.shape)
+            self.device.free(staging)
+        return out
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        out = self.numpy()
+        return out if dtype is None else out.astype(dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # the copy that __dlpack__ hands out is in host memory
+
+    def __repr__(self) -> str:
+        return f"GpuArray(shape={self.shape}, dtype={self.dtype})"
+
+
+def as_numpy(value: Any, name: str) -> np.ndarray[Any, Any]:
+    """A numpy view of anything with DLPack, the array interface or the buffer protocol."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, (bool, int, float)) or np.isscalar(value):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__"):
+        if getattr(value, "requires_grad", False):
+            value = value.detach()  # torch refuses to share memory that it tracks
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError) as error:
+            raise InputError(f"{name}: cannot read a {type(value).__name__} in host memory: {error}") from None
+    array = np.asarray(value)
+    if array.dtype == object:
+        raise InputError(f"{name}: expected an array, got {type(value).__name__}")
+    return array
+
+
+def to_gpu(array: np.ndarray[Any, Any], host_type: str, dtype: DType, name: str) -> np.ndarray[Any, Any]:
+    """The array as the GPU stores it. A dtype that would lose anything is refused, not converted."""
+    if array.dtype.name != host_type and not _is_harmless(array, host_type):
+        raise InputError(f"{name}: expected dtype {host_type}, got {array.dtype.name}: convert it with .astype")
+    if array.dtype.name == dtype.label:
+        return np.ascontiguousarray(array)
+    if dtype is DType.int32:
+        _check_range(array, name)
+    return np.ascontiguousarray(array, dtype.label)
+
+
+def _is_harmless(array: np.ndarray[Any, Any], host_type: str) -> bool:
+    """Widening an integer changes no value, and a Python scalar has no dtype of its own."""
+    same_kind = np.can_cast(array.dtype, host_type, "safe") and array.dtype.kind in "iu"
+    return (same_kind and np.dtype(host_type).kind in "iu") or (
+        array.ndim == 0 and np.can_cast(array.dtype, host_type, "same_kind")
+    ) or (host_type == "int64" and array.dtype.kind in "iu")
+
+
+def _check_range(array: np.ndarray[Any, Any], name: str) -> None:
+    if not array.size:
+        return
+    bad = (array < _INT32.min) | (array > _INT32.max)
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise InputError(f"{name}: element {list(where)} is {int(array[where])}, which does not fit the GPU's int32")
+
+
+def from_gpu(data: Any, dtype: DType, host_type: str, shape: Shape) -> np.ndarray[Any, Any]:
+    """A fresh host array from mapped bytes, widened where the program's dtype is wider."""
+    count = 1
+    for size in shape:
+        count *= size
+    raw = np.frombuffer(data, dtype.label, count).reshape(shape)
+    return raw.astype(host_type, copy=True)

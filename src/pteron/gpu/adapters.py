@@ -1,0 +1,90 @@
+"""Which GPU: the adapters of this machine, the best of them by default, another on request."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from pteron.errors import DeviceError
+
+# Mesa complains on stderr when there is no runtime directory, as in containers.
+if sys.platform == "linux":
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+
+_RANK = {"DiscreteGPU": 0, "IntegratedGPU": 1, "Unknown": 2, "CPU": 3}
+_BACKENDS = {"Vulkan", "Metal", "D3D12"}  # wgpu's OpenGL backend lacks what compute needs
+
+REMEDY = (
+    "install a Vulkan driver; Mesa's lavapipe runs on any CPU "
+    "(Debian and Ubuntu: apt-get install mesa-vulkan-drivers)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A GPU that can run programs, as users see it."""
+
+    index: int
+    name: str
+    kind: str  # DiscreteGPU, IntegratedGPU, Unknown or CPU
+    backend: str
+    driver: str
+    features: frozenset[str] = field(repr=False)
+    limits: dict[str, int] = field(repr=False)
+    handle: Any = field(repr=False, compare=False)
+
+    @property
+    def is_software(self) -> bool:
+        return self.kind == "CPU"
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.kind}, {self.backend}, {self.driver})"
+
+
+@cache
+def adapters() -> tuple[Adapter, ...]:
+    """The usable adapters, best first."""
+    try:
+        import wgpu
+    except (ImportError, OSError) as error:
+        raise DeviceError(f"wgpu cannot be loaded ({error}): reinstall it with pip install --force-reinstall wgpu") from error
+    handles = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] in _BACKENDS]
+    handles.sort(key=lambda a: _RANK.get(a.info["adapter_type"], 2))
+    return tuple(
+        Adapter(
+            index,
+            handle.info["device"],
+            handle.info["adapter_type"],
+            handle.info["backend_type"],
+            handle.info["description"],
+            frozenset(handle.features),
+            dict(handle.limits),
+            handle,
+        )
+        for index, handle in enumerate(handles)
+    )
+
+
+def choose(wanted: str | int | None = None) -> Adapter:
+    """The best adapter, or the one with this index or with this text in its name."""
+    if wanted is None:
+        wanted = os.environ.get("PTERON_DEVICE") or None
+    found = adapters()
+    if not found:
+        raise DeviceError(f"no GPU adapter was found: {REMEDY}")
+    if wanted is None:
+        return found[0]
+    if isinstance(wanted, str) and wanted.isdecimal():
+        wanted = int(wanted)
+    if isinstance(wanted, int):
+        matches = [a for a in found if a.index == wanted]
+    else:
+        matches = [a for a in found if wanted.lower() in str(a).lower()]
+    if not matches:
+        have = "; ".join(f"{a.index}: {a}" for a in found)
+        raise DeviceError(f"no GPU adapter matches {wanted!r}; there are {have}")
+    return matches[0]

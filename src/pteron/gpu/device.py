@@ -1,0 +1,193 @@
+"""The device: about a dozen methods between Pteron and a WebGPU implementation.
+
+Nothing else creates buffers, pipelines or bind groups, so the two counters here are the truth
+about allocations and compilations.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import wgpu
+
+from pteron.errors import DeviceError, OutOfMemory
+from pteron.gpu.adapters import Adapter, choose
+
+Command: TypeAlias = tuple[Any, Any, int, int, int]  # pipeline, bind group, grid
+Copy: TypeAlias = tuple[Any, int, Any, int, int]  # source, offset, target, offset, bytes
+
+_FEATURES = ("shader-f16", "subgroup", "timestamp-query")
+_LIMITS = (
+    "max-buffer-size",
+    "max-storage-buffer-binding-size",
+    "max-uniform-buffer-binding-size",
+    "max-storage-buffers-per-shader-stage",
+    "max-uniform-buffers-per-shader-stage",
+    "max-compute-invocations-per-workgroup",
+    "max-compute-workgroup-size-x",
+    "max-compute-workgroup-size-y",
+    "max-compute-workgroup-size-z",
+    "max-compute-workgroup-storage-size",
+    "max-compute-workgroups-per-dimension",
+    "min-uniform-buffer-offset-alignment",
+    "min-storage-buffer-offset-alignment",
+)
+_BINDING_TYPES = {"read": "read-only-storage", "read_write": "storage", "uniform": "uniform"}
+
+
+class Device:
+    """One WebGPU device, with its pipelines. Safe to share between threads."""
+
+    def __init__(self, wanted: str | int | Adapter | None = None) -> None:
+        self.adapter = wanted if isinstance(wanted, Adapter) else choose(wanted)
+        self.limits = {name: self.adapter.limits[name] for name in _LIMITS if name in self.adapter.limits}
+        self.features = frozenset(f for f in _FEATURES if f in self.adapter.features)
+        self.lock = threading.RLock()
+        self.allocations = 0
+        self.compilations = 0
+        self.allocated_nbytes = 0
+        with self._errors(f"cannot open {self.adapter}"):
+            self._device = self.adapter.handle.request_device_sync(
+                label="pteron", required_features=sorted(self.features), required_limits=self.limits
+            )
+        self._queue = self._device.queue
+        self._pipelines: dict[str, Any] = {}
+
+    @contextmanager
+    def _errors(self, what: str) -> Any:
+        """wgpu's errors as ours, with what was being done."""
+        try:
+            yield
+        except wgpu.GPUError as error:
+            if "memory" in str(error).lower():
+                raise OutOfMemory(f"{what}: {error}") from error
+            raise DeviceError(f"{what}: {error}") from error
+        except RuntimeError as error:
+            raise DeviceError(f"{what}: {error}") from error
+
+    @property
+    def uniform_alignment(self) -> int:
+        return self.limits.get("min-uniform-buffer-offset-alignment", 256)
+
+    # -- buffers --------------------------------------------------------------------------------
+
+    def storage(self, nbytes: int, label: str) -> Any:
+        """A buffer for tensors."""
+        limit = min(self.limits["max-buffer-size"], self.limits["max-storage-buffer-binding-size"])
+        if nbytes > limit:
+            raise OutOfMemory(
+                f"{label} needs {nbytes:,} bytes, but {self.adapter.name} binds at most {limit:,} at once: "
+                "export the program with a smaller maximum shape"
+            )
+        usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+        return self._buffer(nbytes, usage, label)
+
+    def uniform(self, nbytes: int, label: str) -> Any:
+        return self._buffer(nbytes, wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST, label)
+
+    def staging(self, nbytes: int, label: str) -> Any:
+        """A buffer that the host can map for reading."""
+        return self._buffer(nbytes, wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST, label)
+
+    def _buffer(self, nbytes: int, usage: int, label: str) -> Any:
+        with self._errors(f"{label}: cannot allocate {nbytes:,} bytes"):
+            buffer = self._device.create_buffer(label=label, size=nbytes, usage=usage)
+        self.allocations += 1
+        self.allocated_nbytes += nbytes
+        return buffer
+
+    def free(self, buffer: Any) -> None:
+        self.allocated_nbytes -= buffer.size
+        buffer.destroy()
+
+    def write(self, buffer: Any, offset: int, data: Any) -> None:
+        """Copy host bytes into a buffer. WebGPU writes whole words, so a ragged end is padded."""
+        view = memoryview(data).cast("B")
+        whole = len(view) & ~3
+        with self._errors("upload"):
+            if whole:
+                self._queue.write_buffer(buffer, offset, view[:whole])
+            if whole < len(view):
+                self._queue.write_buffer(buffer, offset + whole, bytes(view[whole:]).ljust(4, b"\0"))
+
+    # -- pipelines ------------------------------------------------------------------------------
+
+    def pipeline(self, source: str, label: str, kinds: Sequence[str]) -> Any:
+        """The compute pipeline of a shader text, compiled once. `kinds` says how each binding is used."""
+        known = self._pipelines.get(source)
+        if known is None:
+            with self._errors(f"kernel {label}"):
+                known = self._pipelines[source] = self._compile(source, label, kinds)
+            self.compilations += 1
+        return known
+
+    def _compile(self, source: str, label: str, kinds: Sequence[str]) -> Any:
+        entries = [
+            {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": _BINDING_TYPES[kind]}}
+            for i, kind in enumerate(kinds)
+        ]
+        layout = self._device.create_bind_group_layout(label=label, entries=entries)
+        pipeline_layout = self._device.create_pipeline_layout(label=label, bind_group_layouts=[layout])
+        module = self._device.create_shader_module(label=label, code=source)
+        return self._device.create_compute_pipeline(
+            label=label, layout=pipeline_layout, compute={"module": module, "entry_point": "main"}
+        )
+
+    def bind_group(self, pipeline: Any, buffers: Iterable[tuple[Any, int, int]], label: str) -> Any:
+        """Bind (buffer, offset, nbytes) in the order of the shader's bindings."""
+        entries = [
+            {"binding": i, "resource": {"buffer": buffer, "offset": offset, "size": nbytes}}
+            for i, (buffer, offset, nbytes) in enumerate(buffers)
+        ]
+        with self._errors(label):
+            return self._device.create_bind_group(
+                label=label, layout=pipeline.get_bind_group_layout(0), entries=entries
+            )
+
+    # -- running --------------------------------------------------------------------------------
+
+    def run(self, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]) -> None:
+        """Copies, then kernels in one pass, then copies: one encoder, one submit."""
+        with self._errors("run"):
+            encoder = self._device.create_command_encoder()
+            for copy in before:
+                encoder.copy_buffer_to_buffer(*copy)
+            self._encode(encoder, commands)
+            for copy in after:
+                encoder.copy_buffer_to_buffer(*copy)
+            self._queue.submit([encoder.finish()])
+
+    @staticmethod
+    def _encode(encoder: Any, commands: Iterable[Command]) -> None:
+        compute = encoder.begin_compute_pass()
+        present = None
+        for pipeline, group, x, y, z in commands:
+            if pipeline is not present:
+                compute.set_pipeline(pipeline)
+                present = pipeline
+            compute.set_bind_group(0, group)
+            compute.dispatch_workgroups(x, y, z)
+        compute.end()
+
+    def clear(self, buffer: Any) -> None:
+        with self._errors("clear"):
+            encoder = self._device.create_command_encoder()
+            encoder.clear_buffer(buffer)
+            self._queue.submit([encoder.finish()])
+
+    @contextmanager
+    def mapped(self, staging: Any, nbytes: int) -> Any:
+        """The first bytes of a staging buffer, while the block lasts."""
+        with self._errors("read-back"):
+            staging.map_sync(wgpu.MapMode.READ, 0, nbytes)
+        try:
+            yield staging.read_mapped(copy=False)
+        finally:
+            staging.unmap()
+
+    def close(self) -> None:
+        self._pipelines.clear()
+        self._device.destroy()

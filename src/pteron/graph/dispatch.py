@@ -1,0 +1,93 @@
+"""What an operator's rule returns: the kernels to run, with their parameters and grids.
+
+A `Dispatch` is one kernel launch. What the shader text depends on (`defines`, `code`, and the
+dtypes of what is bound) may not depend on the live shape; `params` and `grid` may. An op that has
+several ways to do its work returns a list of `Route`s: all of them are compiled at load, and each
+call takes the first whose `when` holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil, isqrt
+from typing import TYPE_CHECKING, TypeAlias
+
+from pteron.graph.values import Shape
+
+if TYPE_CHECKING:
+    from pteron.graph.live import LiveInt, LiveTensor
+
+Grid: TypeAlias = tuple[int, int, int]
+Number: TypeAlias = "int | float | tuple[int, ...]"
+
+# The smallest limit any WebGPU device may have.
+MAX_GROUPS_PER_DIMENSION = 65535
+WORKGROUP = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Memory for one node alone, at its largest. Same name, same buffer."""
+
+    name: str
+    max_nbytes: int
+
+
+Bound: TypeAlias = "LiveTensor | LiveInt | Scratch"
+
+
+@dataclass(slots=True)
+class Dispatch:
+    kernel: str  # the stem of a file in ops/wgsl
+    bindings: dict[str, Bound]  # by the names the WGSL uses
+    params: dict[str, Number]
+    grid: Grid
+    defines: dict[str, int | float | bool | str] = field(default_factory=dict)
+    code: str = ""  # WGSL that completes the kernel, such as an elementwise function
+
+
+@dataclass(slots=True)
+class Route:
+    name: str
+    dispatches: list[Dispatch]
+    when: bool = True
+
+
+Planned: TypeAlias = "None | Dispatch | list[Dispatch] | list[Route]"
+
+
+def fold(groups: int) -> Grid:
+    """A one-dimensional grid, folded into two dimensions where it is too long for one."""
+    if groups <= MAX_GROUPS_PER_DIMENSION:
+        return (groups, 1, 1)
+    x = isqrt(groups - 1) + 1
+    return (x, ceil(groups / x), 1)
+
+
+def threads(count: int, per_group: int = WORKGROUP) -> Grid:
+    """A grid with at least `count` invocations."""
+    return fold(-(-count // per_group))
+
+
+def quads(count: int) -> int:
+    """How many groups of four elements cover `count`."""
+    return -(-count // 4)
+
+
+def describe(shape: Shape) -> str:
+    return "(" + ", ".join(map(str, shape)) + ")"
+
+
+__all__ = [
+    "WORKGROUP",
+    "Bound",
+    "Dispatch",
+    "Grid",
+    "Planned",
+    "Route",
+    "Scratch",
+    "describe",
+    "fold",
+    "quads",
+    "threads",
+]

@@ -1,0 +1,62 @@
+"""Element types: the six that live on the GPU, and how the host's wider ones map onto them.
+
+WebGPU has no 64-bit types, so a host int64 or float64 is narrowed on the way in (checked, never
+wrapped) and widened on the way out.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from pteron.pte.schema import ScalarType
+from pteron.pte.vulkan import VkDataType
+
+
+class DType(Enum):
+    """An element type as it is stored on the GPU."""
+
+    float32 = ("float32", 4)
+    float16 = ("float16", 2)
+    int32 = ("int32", 4)
+    int8 = ("int8", 1)
+    uint8 = ("uint8", 1)
+    bool = ("bool", 1)
+
+    def __init__(self, label: str, itemsize: int) -> None:
+        self.label = label
+        self.itemsize = itemsize
+
+    @property
+    def is_float(self) -> bool:  # type: ignore[valid-type]
+        return self in (DType.float32, DType.float16)
+
+    def __repr__(self) -> str:
+        return self.label
+
+
+# Host element type -> (numpy's name for it, how it is stored on the GPU).
+HOST_TYPES: dict[int, tuple[str, DType]] = {
+    ScalarType.BYTE: ("uint8", DType.uint8),
+    ScalarType.CHAR: ("int8", DType.int8),
+    ScalarType.SHORT: ("int16", DType.int32),
+    ScalarType.INT: ("int32", DType.int32),
+    ScalarType.LONG: ("int64", DType.int32),
+    ScalarType.HALF: ("float16", DType.float16),
+    ScalarType.FLOAT: ("float32", DType.float32),
+    ScalarType.DOUBLE: ("float64", DType.float32),
+    ScalarType.BOOL: ("bool", DType.bool),
+    ScalarType.UINT16: ("uint16", DType.int32),
+    ScalarType.UINT32: ("uint32", DType.int32),
+    ScalarType.UINT64: ("uint64", DType.int32),
+}
+
+DELEGATE_TYPES: dict[int, tuple[str, DType]] = {
+    VkDataType.BOOL: ("bool", DType.bool),
+    VkDataType.UINT8: ("uint8", DType.uint8),
+    VkDataType.INT8: ("int8", DType.int8),
+    VkDataType.INT32: ("int32", DType.int32),
+    VkDataType.FLOAT16: ("float16", DType.float16),
+    VkDataType.FLOAT32: ("float32", DType.float32),
+    VkDataType.FLOAT64: ("float64", DType.float32),
+    VkDataType.INT64: ("int64", DType.int32),
+}

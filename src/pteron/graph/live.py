@@ -1,0 +1,370 @@
+"""Live shapes and the sweep that follows them through the graph.
+
+A call changes the shapes of some inputs, or some SymInts. The sweep visits, in program order, the
+nodes that read what changed; each visit asks the operator's rule for its outputs' live shapes and
+its dispatches. Program order is a topological order, so one pass reaches the fixpoint. Plans are
+remembered per node by what they were made from. If anything is refused on the way, every change is
+taken back: a sweep happens whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Any, TypeAlias
+
+from pteron.errors import InputError, PteronError, UnsupportedError
+from pteron.graph.dispatch import MAX_GROUPS_PER_DIMENSION, Dispatch, Planned, Route, describe, quads, threads
+from pteron.graph.dtypes import DType
+from pteron.graph.memory import Layout
+from pteron.graph.op import OpError, unchecked
+from pteron.graph.values import Arg, Graph, Node, Shape, SymInt, Tensor, Value, ValueId, numel, values_in
+
+Live: TypeAlias = "Shape | int | None"  # None: a SymInt that no call has told yet
+
+# A decode loop that re-plans a node at every position must not hold on to every plan it made.
+REMEMBERED_PLANS_PER_NODE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A range that a SymInt must stay in for a plan to be valid."""
+
+    value: ValueId
+    low: int
+    high: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContentRule:
+    """A range that the elements of a tensor must lie in, such as indices into a table."""
+
+    tensor: Tensor
+    low: int
+    high: int
+    what: str
+
+
+@dataclass(slots=True, eq=False)
+class NodePlan:
+    """One node at one set of live shapes: what it produces and what it runs."""
+
+    results: tuple[tuple[ValueId, Live], ...]
+    route: str
+    dispatches: list[Dispatch]
+    guards: tuple[Guard, ...]
+    compiled: Any = None  # the GPU layer's form of `dispatches`
+
+
+class LiveTensor:
+    """A tensor as an operator's rule sees it: its live shape, and for outputs the right to set it."""
+
+    __slots__ = ("pinned", "rules", "shape", "tensor")
+
+    def __init__(self, tensor: Tensor, shape: Shape, rules: list[ContentRule], pinned: bool = False) -> None:
+        self.tensor = tensor
+        self.shape = shape
+        self.rules = rules
+        self.pinned = pinned
+
+    @property
+    def dtype(self) -> DType:
+        return self.tensor.dtype
+
+    @property
+    def max_shape(self) -> Shape:
+        return self.tensor.max_shape
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def numel(self) -> int:
+        return numel(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return numel(self.shape) * self.tensor.dtype.itemsize
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the shape never changes, so that a rule may choose its kernel by it once and for all."""
+        return self.tensor.constant is not None
+
+    def resize(self, shape: Shape) -> None:
+        """Set the live shape. It must have the rank of the largest shape, and fit into it."""
+        largest = self.tensor.max_shape
+        if self.pinned:
+            self.shape = largest
+            return
+        if len(shape) != len(largest) or any(n > m or n < 0 for n, m in zip(shape, largest, strict=True)):
+            raise OpError(f"its output would be {describe(shape)}, which does not fit its maximum {describe(largest)}")
+        self.shape = shape
+
+    def require_contents(self, low: int, high: int, what: str) -> None:
+        """State that every element must lie in [low, high]; checked on the host where that is possible."""
+        self.rules.append(ContentRule(self.tensor, low, high, what))
+
+
+class LiveInt:
+    """An integer that kernels read from a uniform slot, so that it can move without a new plan."""
+
+    __slots__ = ("constant", "guards", "symint", "value")
+
+    def __init__(self, arg: SymInt | int, value: int | None, guards: list[Guard]) -> None:
+        self.symint = arg if isinstance(arg, SymInt) else None
+        self.constant = None if isinstance(arg, SymInt) else int(arg)
+        self.value = value
+        self.guards = guards
+
+    def require(self, low: int, high: int, message: str) -> None:
+        """State the range in which the plan holds. `{value}` in the message stands for the integer."""
+        if self.symint is not None:
+            self.guards.append(Guard(self.symint.id, low, high, message))
+        elif not low <= (self.constant or 0) <= high:
+            raise OpError(message.format(value=self.constant))
+
+
+class LiveResult:
+    """A SymInt output as a rule sees it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: int | None = None
+
+    def set(self, value: int) -> None:
+        self.value = int(value)
+
+
+@dataclass(slots=True)
+class Change:
+    """What a sweep changed: the nodes with a new plan, and the SymInts with a new value."""
+
+    nodes: list[int] = field(default_factory=list)
+    symints: dict[ValueId, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes or self.symints)
+
+
+class LiveGraph:
+    """A graph together with its present live shapes and plans."""
+
+    def __init__(self, graph: Graph, layout: Layout) -> None:
+        self.graph = graph
+        self.layout = layout
+        self.live: list[Live] = [v.max_shape if isinstance(v, Tensor) else None for v in graph.values]
+        self.plans: list[NodePlan | None] = [None] * len(graph.nodes)
+        self.routes: list[list[Route]] = []  # per node, every route it may ever take
+        self.content_rules: list[ContentRule] = []
+        self.visits = 0  # rules evaluated since load, for those who want to see how little a step costs
+        self._memo: list[dict[tuple[Live, ...], NodePlan]] = [{} for _ in graph.nodes]
+        self._keys = [_planning_values(node) for node in graph.nodes]
+        self._consumers = _consumers(graph)
+        self._build()
+
+    # -- load: the first resize ---------------------------------------------------------------
+
+    def _build(self) -> None:
+        """Plan every node at its largest shape. SymInts that only a call can tell stay unknown."""
+        for node in self.graph.nodes:
+            unknown = any(self.live[i] is None for i in self._keys[node.index])
+            try:
+                plan, routes = self._probe(node) if unknown else self._apply_rule(node)
+            except OpError as error:
+                raise UnsupportedError(f"{node.label}: {error}") from None
+            self.routes.append(routes)
+            if plan is None:
+                continue
+            self.plans[node.index] = plan
+            for value, result in plan.results:
+                self.live[value] = result
+
+    def _probe(self, node: Node) -> tuple[None, list[Route]]:
+        """The routes of a node that reads a SymInt nobody knows yet: any plausible value shows them."""
+        if all(isinstance(value, SymInt) for value in node.writes):
+            return None, []
+        error: Exception = OpError("cannot be planned")
+        for seed in (0, 1):
+            try:
+                with unchecked():
+                    return None, self._apply_rule(node, seed=seed)[1]
+            except (OpError, ZeroDivisionError, IndexError) as reason:
+                error = reason
+        raise OpError(f"cannot be planned before a call gives its integers: {error}")
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    def resize(self, changes: Mapping[ValueId, Live]) -> Change:
+        """Follow the changed inputs through the graph, all or nothing."""
+        undo: list[tuple[list[Any], int, Any]] = []
+        pending = [node for node, plan in enumerate(self.plans) if plan is None] if None in self.plans else []
+        heapify(pending)
+        change = Change()
+        try:
+            for value, new in changes.items():
+                self._set(value, new, undo, pending, change)
+            previous = -1
+            while pending:
+                index = heappop(pending)
+                if index != previous:  # the same node may be queued by several of its arguments
+                    self._visit(index, undo, pending, change)
+                    previous = index
+        except BaseException:
+            for target, position, old in reversed(undo):
+                target[position] = old
+            raise
+        return change
+
+    def preview(self, changes: Mapping[ValueId, Live]) -> list[Live] | None:
+        """What every value's live shape would be, or None if the sweep would refuse. Nothing changes.
+
+        SymInts that no call has told yet count as 0.
+        """
+        roots = self.graph.input_ids | {e.symint.id for e in self.graph.elements}
+        unknown: dict[ValueId, Live] = {i: 0 for i in roots if self.live[i] is None}
+        before = self.live.copy(), self.plans.copy(), self.content_rules.copy()
+        try:
+            self.resize({**unknown, **changes})
+            return self.live.copy()
+        except InputError:
+            return None
+        finally:
+            self.live[:], self.plans[:], self.content_rules[:] = before
+
+    def _set(self, value: ValueId, new: Live, undo: list[Any], pending: list[int], change: Change) -> None:
+        old = self.live[value]
+        if old == new:
+            return
+        undo.append((self.live, value, old))
+        self.live[value] = new
+        if isinstance(new, int):
+            change.symints[value] = new
+        for consumer in self._consumers[value]:
+            heappush(pending, consumer)
+
+    def _visit(self, index: int, undo: list[Any], pending: list[int], change: Change) -> None:
+        node = self.graph.nodes[index]
+        live = self.live
+        key = tuple([live[i] for i in self._keys[index]])
+        plan = self._memo[index].get(key)
+        try:
+            if plan is None:
+                plan = self._apply_rule(node)[0]
+                self._remember(index, key, plan)
+            for guard in plan.guards:
+                value = live[guard.value]
+                if not (isinstance(value, int) and guard.low <= value <= guard.high):
+                    raise OpError(guard.message.format(value=value))
+        except OpError as error:
+            raise InputError(f"{node.label}: {error}") from None
+        except ZeroDivisionError:
+            raise InputError(f"{node.label}: division by zero") from None
+        if plan is not self.plans[index]:
+            undo.append((self.plans, index, self.plans[index]))
+            self.plans[index] = plan
+            change.nodes.append(index)
+        for value, result in plan.results:
+            self._set(value, result, undo, pending, change)
+
+    def _remember(self, index: int, key: tuple[Live, ...], plan: NodePlan) -> None:
+        memo = self._memo[index]
+        if len(memo) >= REMEMBERED_PLANS_PER_NODE:
+            memo.clear()
+        memo[key] = plan
+
+    # -- one node -------------------------------------------------------------------------------
+
+    def _apply_rule(self, node: Node, seed: int | None = None) -> tuple[NodePlan, list[Route]]:
+        """Evaluate a node's rule. With a `seed`, unknown SymInts take its value and outputs stay at max."""
+        self.visits += 1
+        guards: list[Guard] = []
+        outputs: dict[ValueId, LiveTensor | LiveResult] = {}
+
+        def view(arg: Arg, uniform: bool = False, output: bool = False) -> Any:
+            if isinstance(arg, Tensor):
+                shape = self.live[arg.id]
+                assert isinstance(shape, tuple)
+                live = LiveTensor(arg, shape, self.content_rules, pinned=seed is not None)
+                if output:
+                    outputs[arg.id] = live
+                return live
+            if isinstance(arg, SymInt) and output:
+                return outputs.setdefault(arg.id, LiveResult())
+            if isinstance(arg, SymInt):
+                value = self.live[arg.id]
+                assert not isinstance(value, tuple)
+                return LiveInt(arg, value, guards) if uniform else (seed if value is None else value)
+            if isinstance(arg, tuple):
+                return tuple(view(item, uniform, output) for item in arg)
+            return LiveInt(arg, arg, guards) if uniform and isinstance(arg, int) else arg
+
+        spec = node.op
+        last = len(spec.parameters) - 1
+        views = [
+            view(arg, name in spec.uniforms, position == last)
+            for position, (name, arg) in enumerate(zip(spec.parameters, node.args, strict=True))
+        ]
+        planned: Planned = spec.rule(*views)
+        if node.index in self.layout.copies:
+            source, out = views[spec.parameters.index(spec.alias or "")], views[last]
+            planned = copy_dispatch(source, out)
+        routes = _as_routes(planned)
+        route = next((r for r in routes if r.when), None)
+        if routes and route is None:
+            raise OpError("no kernel fits these shapes")
+        dispatches = route.dispatches if route else []
+        for dispatch in dispatches:
+            if max(dispatch.grid) > MAX_GROUPS_PER_DIMENSION:
+                raise OpError(f"too much work for one dispatch: grid {dispatch.grid}")
+        results = tuple(
+            (value, live.shape if isinstance(live, LiveTensor) else live.value) for value, live in outputs.items()
+        )
+        return NodePlan(results, route.name if route else "", dispatches, tuple(guards)), routes
+
+
+def copy_dispatch(source: LiveTensor, target: LiveTensor) -> Dispatch:
+    words = quads(source.nbytes)
+    return Dispatch("copy", {"x": source, "y": target}, {"words": words}, threads(words))
+
+
+def _as_routes(planned: Planned) -> list[Route]:
+    if planned is None:
+        return []
+    if isinstance(planned, Dispatch):
+        return [Route("only", [planned])]
+    if all(isinstance(item, Route) for item in planned):
+        return planned  # type: ignore[return-value]
+    return [Route("only", planned)]  # type: ignore[arg-type]
+
+
+def _planning_values(node: Node) -> tuple[ValueId, ...]:
+    """The values a plan is made from: everything read but the SymInts that kernels read themselves."""
+    ids = {}
+    for name, arg in zip(node.op.parameters[:-1], node.args[:-1], strict=True):
+        for value in values_in(arg):
+            if not (isinstance(value, SymInt) and name in node.op.uniforms):
+                ids[value.id] = None
+    return tuple(ids)
+
+
+def _consumers(graph: Graph) -> list[tuple[int, ...]]:
+    consumers: list[list[int]] = [[] for _ in graph.values]
+    for node in graph.nodes:
+        for value in node.reads:
+            consumers[value.id].append(node.index)
+    return [tuple(dict.fromkeys(nodes)) for nodes in consumers]
+
+
+def require_symint(value: Value | object, what: str) -> SymInt:
+    """Say by name when something that is not a SymInt is read as one."""
+    if isinstance(value, SymInt):
+        return value
+    raise PteronError(f"{what} is not a SymInt but {value!r}")
+
+
+LiveRule: TypeAlias = Callable[..., Planned]

@@ -1,0 +1,339 @@
+"""A method: one graph that serves every live shape up to its largest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pteron.arrays import GpuArray, as_numpy, from_gpu, to_gpu
+from pteron.errors import InputError, PteronError, UnsupportedError
+from pteron.gpu.device import Copy, Device
+from pteron.gpu.executor import Executor, State
+from pteron.gpu.weights import Weights
+from pteron.graph.dispatch import describe
+from pteron.graph.dynamic import dynamic_dims
+from pteron.graph.live import ContentRule, Live
+from pteron.graph.memory import aligned
+from pteron.graph.values import Element, Graph, Port, Shape, SymInt, Tensor, ValueId, numel
+
+if TYPE_CHECKING:
+    from pteron.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class IOInfo:
+    """What a method says of one of its inputs or outputs."""
+
+    name: str
+    dtype: str
+    max_shape: Shape
+    dynamic_dims: tuple[int, ...]  # the dimensions that a call may make smaller
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes on the GPU. Weights are shared by the program's methods, states are one per conversation."""
+
+    weights: int
+    activations: int
+    state: int
+    staging: int
+    parameters: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.activations + self.state + self.staging + self.parameters
+
+
+class Method:
+    """A loaded method. Call it with arrays at any live shape; it never allocates or compiles again."""
+
+    def __init__(self, program: Program, graph: Graph, device: Device, weights: Weights) -> None:
+        self.program = program
+        self.name = graph.name
+        self.graph = graph
+        self._device = device
+        self._executor = Executor(graph, device, weights)
+        self._live = self._executor.live
+        self._elements = [self._check_element(e) for e in graph.elements]
+        self._content_rules = self._input_rules()
+        self._default_state: State | None = State(self._executor)
+        dims = dynamic_dims(graph, self._live)
+        self.inputs = tuple(_describe(port, dims.get(_id(port), ())) for port in graph.inputs)
+        self.outputs = tuple(_describe(port, dims.get(_id(port), ())) for port in graph.outputs)
+
+    # -- calling --------------------------------------------------------------------------------
+
+    def __call__(self, *inputs: Any, state: State | None = None, keep_on_gpu: bool = False) -> Any:
+        """Run at the inputs' shapes. One output comes back as itself, several as a tuple."""
+        outputs = self.execute(inputs, state=state, keep_on_gpu=keep_on_gpu)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def execute(self, inputs: Sequence[Any], *, state: State | None = None, keep_on_gpu: bool = False) -> list[Any]:
+        """Run at the inputs' shapes; the outputs as a list, numpy arrays unless they are kept on the GPU."""
+        arrays = self._read_inputs(inputs)
+        with self._device.lock:
+            state = state or self._state()
+            self._check_open(state)
+            change = self._live.resize(self._changes(arrays))
+            if change:
+                self._executor.write_params(self._executor.apply(change))
+            copies = self._upload(arrays, state)
+            if keep_on_gpu:
+                return self._run_and_keep(state, copies)
+            return self._run_and_read(state, copies)
+
+    def _read_inputs(self, inputs: Sequence[Any]) -> list[Any]:
+        """Each input as the GPU takes it, checked against its port. Nothing is changed yet."""
+        ports = self.graph.inputs
+        if len(inputs) != len(ports):
+            wanted = ", ".join(f"{p.name}: {p.host_type}{list(p.max_shape)}" for p in ports)
+            raise InputError(f"method '{self.name}' takes {len(ports)} inputs ({wanted}), got {len(inputs)}")
+        return [self._read_input(port, value) for port, value in zip(ports, inputs, strict=True)]
+
+    def _read_input(self, port: Port, value: Any) -> Any:
+        if isinstance(port.value, SymInt):
+            if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+                raise InputError(f"{port.name}: expected an integer, got {type(value).__name__}")
+            return value.__index__()
+        if not isinstance(port.value, Tensor):
+            return None  # a constant that the exporter left among the inputs
+        if isinstance(value, GpuArray):
+            self._check_gpu_array(port, value)
+            array: Any = value
+        else:
+            array = as_numpy(value, port.name)
+        self._check_shape(port, tuple(array.shape))
+        if isinstance(array, GpuArray):
+            return array
+        ready = to_gpu(array, port.host_type, port.value.dtype, port.name)
+        for rule in self._content_rules.get(port.value.id, ()):
+            _check_contents(ready, rule, port.name)
+        return ready
+
+    def _check_gpu_array(self, port: Port, value: GpuArray) -> None:
+        assert isinstance(port.value, Tensor)
+        if value.device is not self._device:
+            raise InputError(f"{port.name}: the GpuArray belongs to another device: pass its .numpy()")
+        if value.gpu_dtype is not port.value.dtype:
+            raise InputError(f"{port.name}: expected dtype {port.host_type}, got {value.dtype}")
+
+    def _check_shape(self, port: Port, shape: Shape) -> None:
+        largest = port.max_shape
+        if len(shape) != len(largest):
+            raise InputError(
+                f"{port.name}: expected {len(largest)} dimensions (at most {describe(largest)}), got shape {describe(shape)}"
+            )
+        for d, (size, most) in enumerate(zip(shape, largest, strict=True)):
+            if size > most:
+                raise InputError(
+                    f"{port.name}: dimension {d} is {size}, but the program was exported for at most {most}: "
+                    f"split the input, or export with a larger bound"
+                )
+            if size != most and not port.resizable:
+                raise InputError(
+                    f"{port.name}: expected shape {describe(largest)}, got {describe(shape)}: "
+                    "the program was exported with a static shape; export it with dynamic_shapes to vary it"
+                )
+
+    def _changes(self, arrays: list[Any]) -> dict[ValueId, Live]:
+        changes: dict[ValueId, Live] = {}
+        by_id: dict[ValueId, Any] = {}
+        for port, array in zip(self.graph.inputs, arrays, strict=True):
+            if isinstance(port.value, SymInt):
+                changes[port.value.id] = array
+            elif isinstance(port.value, Tensor):
+                changes[port.value.id] = tuple(array.shape)
+                by_id[port.value.id] = array
+        for element in self._elements:
+            changes[element.symint.id] = _read_element(element, by_id[element.source.id])
+        return changes
+
+    def _upload(self, arrays: list[Any], state: State) -> list[Copy]:
+        """Write the live bytes of host arrays; the copies that bring in what is on the GPU already."""
+        copies: list[Copy] = []
+        for port, array in zip(self.graph.inputs, arrays, strict=True):
+            if not isinstance(port.value, Tensor):
+                continue
+            nbytes = numel(tuple(array.shape)) * port.value.dtype.itemsize
+            if not nbytes:
+                continue
+            buffer = self._executor.buffer(port.value, state)
+            if isinstance(array, GpuArray):
+                copies.append((array.buffer, 0, buffer, 0, aligned(nbytes, 4)))
+            else:
+                self._device.write(buffer, 0, array.reshape(-1).view(np.uint8))
+        return copies
+
+    def _run_and_read(self, state: State, before: list[Copy]) -> list[Any]:
+        after: list[Copy] = []
+        places: dict[ValueId, int] = {}
+        offset = 0
+        for port in self.graph.outputs:
+            if isinstance(port.value, Tensor) and port.value.id not in places:
+                nbytes = aligned(numel(self._shape(port.value)) * port.value.dtype.itemsize, 4)
+                places[port.value.id] = offset
+                if numel(self._shape(port.value)):
+                    source = self._executor.buffer(port.value, state)
+                    after.append((source, 0, self._executor.staging, offset, nbytes))
+                offset += aligned(nbytes, 8)
+        self._executor.run(state, before, after)
+        if not after:
+            return [self._output(port, None, places) for port in self.graph.outputs]
+        with self._device.mapped(self._executor.staging, offset) as data:
+            return [self._output(port, data, places) for port in self.graph.outputs]
+
+    def _output(self, port: Port, data: Any, places: dict[ValueId, int]) -> Any:
+        if isinstance(port.value, SymInt):
+            return self._live.live[port.value.id]
+        if not isinstance(port.value, Tensor):
+            return port.value
+        shape = self._shape(port.value)
+        if not numel(shape):
+            return np.empty(shape, port.host_type)
+        return from_gpu(data[places[port.value.id] :], port.value.dtype, port.host_type, shape)
+
+    def _run_and_keep(self, state: State, before: list[Copy]) -> list[Any]:
+        outputs: list[Any] = []
+        after: list[Copy] = []
+        for port in self.graph.outputs:
+            if not isinstance(port.value, Tensor):
+                outputs.append(self._output(port, None, {}))
+                continue
+            shape = self._shape(port.value)
+            nbytes = aligned(numel(shape) * port.value.dtype.itemsize)
+            kept = self._device.storage(nbytes, f"{port.name} of {self.name}")
+            if numel(shape):
+                after.append((self._executor.buffer(port.value, state), 0, kept, 0, nbytes))
+            outputs.append(GpuArray(self._device, kept, port.value.dtype, port.host_type, shape))
+        self._executor.run(state, before, after)
+        return outputs
+
+    def _shape(self, tensor: Tensor) -> Shape:
+        shape = self._live.live[tensor.id]
+        assert isinstance(shape, tuple)
+        return shape
+
+    # -- state ----------------------------------------------------------------------------------
+
+    def new_state(self) -> State:
+        """Mutable state of its own (KV caches) on the same weights: pass it as `state=` to calls."""
+        with self._device.lock:
+            self._check_open(self._state())
+            return State(self._executor)
+
+    def reset(self) -> None:
+        """Set the default state back to what the file says."""
+        self._state().reset()
+
+    def _state(self) -> State:
+        if self._default_state is None:
+            raise PteronError(f"method '{self.name}' is closed")
+        return self._default_state
+
+    def _check_open(self, state: State) -> None:
+        if self._default_state is None:
+            raise PteronError(f"method '{self.name}' is closed")
+        if state.executor is not self._executor:
+            raise InputError(f"the state belongs to another method than '{self.name}'")
+
+    # -- looking at it --------------------------------------------------------------------------
+
+    @property
+    def live_shapes(self) -> dict[str, Shape | int | None]:
+        """The live shape of every input and output of the last call (SymInts: their value)."""
+        ports = (*self.graph.inputs, *self.graph.outputs)
+        return {p.name: self._live.live[p.value.id] for p in ports if isinstance(p.value, (Tensor, SymInt))}
+
+    @property
+    def memory(self) -> Memory:
+        executor = self._executor
+        return Memory(
+            executor.weights.nbytes,
+            executor.memory.nbytes,
+            self._default_state.nbytes if self._default_state else 0,
+            executor.staging_nbytes,
+            executor.params.size,
+        )
+
+    def symint(self, name: str) -> int | None:
+        """The present value of a SymInt, by its name in `inspect`."""
+        for value in self.graph.values:
+            if value.name == name:
+                if not isinstance(value, SymInt):
+                    raise PteronError(f"{name} is not a SymInt but a tensor: {value!r}")
+                live = self._live.live[value.id]
+                assert not isinstance(live, tuple)
+                return live
+        raise PteronError(f"method '{self.name}' has no value named {name}")
+
+    def close(self) -> None:
+        if self._default_state is not None:
+            self._default_state.close()
+            self._default_state = None
+            self._executor.close()
+
+    def __repr__(self) -> str:
+        takes = ", ".join(f"{i.name}: {i.dtype}{list(i.max_shape)}" for i in self.inputs)
+        return f"<Method {self.name}({takes})>"
+
+    # -- load -----------------------------------------------------------------------------------
+
+    def _check_element(self, element: Element) -> Element:
+        """An element is read from host memory, so its tensor must be an input, or the same bytes as one."""
+        root = self.graph.values[self._executor.layout.storage[element.source.id]]
+        if not isinstance(root, Tensor) or root.id not in self.graph.input_ids:
+            raise UnsupportedError(
+                f"select_as_symint reads {element.source!r}, which is computed on the GPU: only an element of "
+                "an input can be read before the program runs"
+            )
+        if root is element.source:
+            return element
+        # The element [0.., index, ..0] of a view lies at a flat offset of the input it views.
+        flat = element.index * numel(element.source.max_shape[element.dim + 1 :]) if element.dim >= 0 else element.index
+        return Element(element.symint, root, -1, flat)
+
+    def _input_rules(self) -> dict[ValueId, list[ContentRule]]:
+        rules: dict[ValueId, list[ContentRule]] = {}
+        inputs = self.graph.input_ids
+        for rule in dict.fromkeys(self._live.content_rules):
+            root = self._executor.layout.storage[rule.tensor.id]
+            if root in inputs:
+                rules.setdefault(root, []).append(rule)
+        self._live.content_rules.clear()
+        return rules
+
+
+def _id(port: Port) -> ValueId:
+    return port.value.id if isinstance(port.value, (Tensor, SymInt)) else ValueId(-1)
+
+
+def _describe(port: Port, dims: tuple[int, ...]) -> IOInfo:
+    return IOInfo(port.name, port.host_type, port.max_shape, dims)
+
+
+def _read_element(element: Element, array: Any) -> int:
+    values = array.numpy() if isinstance(array, GpuArray) else array
+    name = f"element {element.index} of dimension {element.dim}"
+    if element.dim == -1:
+        flat = values.reshape(-1)
+        if not element.index < flat.size:
+            raise InputError(f"{name} is read as an integer, but the input has shape {describe(values.shape)}")
+        return int(flat[element.index])
+    size = values.shape[element.dim] if element.dim < values.ndim else 0
+    if not -size <= element.index < size or not values.size:
+        raise InputError(f"{name} is read as an integer, but the input has shape {describe(values.shape)}")
+    place = [0] * values.ndim
+    place[element.dim] = element.index
+    return int(values[tuple(place)])
+
+
+def _check_contents(array: np.ndarray[Any, Any], rule: ContentRule, name: str) -> None:
+    if array.size and (array.min() < rule.low or array.max() > rule.high):
+        where = tuple(int(i) for i in np.argwhere((array < rule.low) | (array > rule.high))[0])
+        raise InputError(
+            f"{name}: element {list(where)} is {array[where]}, but {rule.what} must lie in {rule.low}..{rule.high}"
+        )

@@ -1,0 +1,178 @@
+"""Attention: with a KV cache, without one, and with a mask. Scores are never stored.
+
+One invocation walks the keys of one query row with a running softmax, so memory does not grow with
+the context, and a position is a uniform that a decode step moves without a new plan.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from pteron.graph.dispatch import Dispatch, describe, threads
+from pteron.graph.live import LiveInt, LiveTensor
+from pteron.graph.op import check, op
+from pteron.graph.values import Shape
+from pteron.ops.shapes import broadcast_strides
+from pteron.ops.views import cache_update
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The four sizes of an attention operand, and the strides that find an element in it."""
+
+    batch: int
+    length: int
+    heads: int
+    width: int
+    batch_stride: int
+    length_stride: int
+    head_stride: int
+
+
+def sequence_first(shape: Shape) -> Heads:
+    """[B, S, H, D]"""
+    b, s, h, d = shape
+    return Heads(b, s, h, d, s * h * d, h * d, d)
+
+
+def heads_first(shape: Shape) -> Heads:
+    """[B, H, S, D]"""
+    b, h, s, d = shape
+    return Heads(b, s, h, d, h * s * d, d, s * d)
+
+
+def attention(
+    q: LiveTensor,
+    k: LiveTensor,
+    v: LiveTensor,
+    out: LiveTensor,
+    layout: Any,
+    *,
+    start_pos: LiveInt,
+    causal: bool,
+    context: int | None = None,
+    mask: LiveTensor | None = None,
+    scale: float | None = None,
+) -> Dispatch:
+    """softmax(q k^T * scale + mask) v. `context` keys are visible; None: start_pos + S of them."""
+    for name, x in (("query", q), ("key", k), ("value", v)):
+        check(x.rank == 4, f"{name} must have 4 dimensions, not shape {describe(x.shape)}")
+    Q, K, V = layout(q.shape), layout(k.shape), layout(v.shape)
+    check(
+        Q.batch == K.batch and Q.width == K.width and k.shape == v.shape,
+        f"query {describe(q.shape)}, key {describe(k.shape)} and value {describe(v.shape)} do not fit together",
+    )
+    check(K.heads > 0 and Q.heads % K.heads == 0, f"{Q.heads} query heads cannot share {K.heads} key heads")
+    out.resize(q.shape)
+    rows = Q.batch * Q.heads * Q.length
+    params = {
+        "rows": rows,
+        "length": Q.length,
+        "heads": Q.heads,
+        "sharing": Q.heads // K.heads,
+        "context": context or 0,
+        "scale": scale if scale is not None else 1 / math.sqrt(Q.width),
+        "q_batch": Q.batch_stride,
+        "q_length": Q.length_stride,
+        "q_head": Q.head_stride,
+        "k_batch": K.batch_stride,
+        "k_length": K.length_stride,
+        "k_head": K.head_stride,
+        **_mask_strides(mask, (Q.batch, Q.heads, Q.length), K.length),
+    }
+    defines = {
+        "WIDTH": Q.width,
+        "CAUSAL": causal,
+        "FROM_POSITION": context is None,
+        "HAS_MASK": mask is not None,
+        "MASK_IS_BOOL": mask is not None and mask.dtype.label == "bool",
+    }
+    bindings = {"q": q, "k": k, "v": v, "mask": mask or q, "y": out, "start_pos": start_pos}
+    return Dispatch("attention", bindings, params, threads(rows), defines)
+
+
+def _mask_strides(mask: LiveTensor | None, rows: Shape, keys: int) -> dict[str, int]:
+    """Strides of a mask that broadcasts to [batch, heads, queries, keys]."""
+    names = ("mask_batch", "mask_head", "mask_length", "mask_key")
+    if mask is None:
+        return dict.fromkeys(names, 0)
+    check(mask.rank <= 4, f"mask must have at most 4 dimensions, not shape {describe(mask.shape)}")
+    full = (1,) * (4 - mask.rank) + mask.shape
+    for have, want in zip(full[:3], rows, strict=True):
+        check(have in (1, want), f"mask {describe(mask.shape)} does not broadcast to {describe((*rows, keys))}")
+    return dict(zip(names, broadcast_strides(full, (*rows, max(full[3], keys))), strict=True))
+
+
+@op(
+    "sdpa_with_kv_cache.default",
+    mutates=["key_cache", "value_cache"],
+    uniforms=["start_pos"],
+)
+def sdpa_with_kv_cache(
+    q: LiveTensor,
+    k: LiveTensor,
+    v: LiveTensor,
+    key_cache: LiveTensor,
+    value_cache: LiveTensor,
+    start_pos: LiveInt,
+    seq_len: Any,
+    mask: LiveTensor | None,
+    dropout: float,
+    is_causal: bool,
+    scale: float | None,
+    out: LiveTensor,
+) -> list[Dispatch]:
+    check(q.rank == 4 and k.rank == 4 and q.shape[1] == k.shape[1], "query and key must have the same length")
+    check(dropout == 0, f"dropout must be 0 when a program runs, not {dropout}")
+    return [
+        cache_update(k, key_cache, start_pos),
+        cache_update(v, value_cache, start_pos),
+        attention(
+            q,
+            key_cache,
+            value_cache,
+            out,
+            sequence_first,
+            start_pos=start_pos,
+            causal=is_causal or mask is None,
+            mask=mask,
+            scale=scale,
+        ),
+    ]
+
+
+@op("custom_sdpa.default", uniforms=["start_pos"])
+def custom_sdpa(
+    q: LiveTensor,
+    k: LiveTensor,
+    v: LiveTensor,
+    start_pos: LiveInt,
+    mask: LiveTensor | None,
+    dropout: float,
+    is_causal: bool,
+    scale: float | None,
+    out: LiveTensor,
+) -> Dispatch:
+    check(dropout == 0, f"dropout must be 0 when a program runs, not {dropout}")
+    length, capacity = q.shape[1], k.shape[1]
+    start_pos.require(
+        0,
+        capacity - length,
+        f"position {{value}} plus {length} tokens lies beyond the {capacity} positions of the keys",
+    )
+    return attention(
+        q, k, v, out, sequence_first, start_pos=start_pos, causal=is_causal, mask=mask, scale=scale
+    )
+
+
+@op("et_vk.sdpa.default")
+def sdpa(
+    q: LiveTensor, k: LiveTensor, v: LiveTensor, mask: LiveTensor | None, scale: float | None, out: LiveTensor
+) -> Dispatch:
+    start = LiveInt(0, 0, [])
+    context = heads_first(k.shape).length
+    return attention(
+        q, k, v, out, heads_first, start_pos=start, causal=False, context=context, mask=mask, scale=scale
+    )

@@ -1,0 +1,84 @@
+"""Tensors made from nothing: full, zeros, ones, arange, a scalar."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pteron.graph.dispatch import Dispatch, quads, threads
+from pteron.graph.live import LiveTensor
+from pteron.graph.op import check, op
+from pteron.graph.values import Shape
+from pteron.ops.elementwise import _f32, _i32
+
+
+def ramp(out: LiveTensor, start: float | int, step: float | int = 0) -> Dispatch:
+    """out[i] = start + i * step, in the type of the output."""
+    kind = "vec4<f32>" if out.dtype.is_float else "vec4<i32>"
+    s = "s" if out.dtype.is_float else "k"
+    code = f"fn value(i: vec4<u32>) -> y_t4 {{ return {kind}(p.{s}_start) + {kind}(i) * p.{s}_step; }}"
+    params = {
+        "quads": quads(out.numel),
+        "s_start": _f32(start),
+        "s_step": _f32(step),
+        "k_start": _i32(start),
+        "k_step": _i32(step),
+    }
+    return Dispatch("fill", {"y": out}, params, threads(quads(out.numel)), code=code)
+
+
+@op("aten.full.default")
+def full(size: Shape, value: Any, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor) -> Dispatch:
+    out.resize(size)
+    return ramp(out, value)
+
+
+@op("aten.zeros.default")
+def zeros(size: Shape, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor) -> Dispatch:
+    out.resize(size)
+    return ramp(out, 0)
+
+
+@op("aten.ones.default")
+def ones(size: Shape, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor) -> Dispatch:
+    out.resize(size)
+    return ramp(out, 1)
+
+
+@op("aten.full_like.default")
+def full_like(
+    x: LiveTensor, value: Any, dtype: Any, layout: Any, device: Any, pin: Any, memory_format: Any, out: LiveTensor
+) -> Dispatch:
+    out.resize(x.shape)
+    return ramp(out, value)
+
+
+@op("aten.zeros_like.default")
+def zeros_like(
+    x: LiveTensor, dtype: Any, layout: Any, device: Any, pin: Any, memory_format: Any, out: LiveTensor
+) -> Dispatch:
+    out.resize(x.shape)
+    return ramp(out, 0)
+
+
+@op("aten.ones_like.default")
+def ones_like(
+    x: LiveTensor, dtype: Any, layout: Any, device: Any, pin: Any, memory_format: Any, out: LiveTensor
+) -> Dispatch:
+    out.resize(x.shape)
+    return ramp(out, 1)
+
+
+@op("aten.scalar_tensor.default")
+def scalar_tensor(value: Any, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor) -> Dispatch:
+    out.resize(())
+    return ramp(out, value)
+
+
+@op("aten.arange.start_step")
+def arange(
+    start: Any, end: Any, step: Any, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor
+) -> Dispatch:
+    check(step != 0, "step must not be 0")
+    out.resize((max(0, math.ceil((end - start) / step)),))
+    return ramp(out, start, step)

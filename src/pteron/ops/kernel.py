@@ -1,0 +1,217 @@
+"""WGSL kernels: real `.wgsl` files, completed by a small generated prelude.
+
+The file declares its bindings and its `Params`; both are read from the text and matched by name,
+so there is no second copy of either in Python.
+
+A binding of type `array<x_word>` takes any dtype. The prelude then supplies, for the dtype at hand,
+
+    x_t, x_t4                 the type of a value (f32 or i32) and of four of them
+    x_at(i) -> x_t            element i
+    x_quad(i) -> x_t4         elements 4i .. 4i+3
+    x_put(i, v)               store elements 4i .. 4i+3 (writable bindings)
+    x_set(i, v)               store element i (writable bindings of four-byte types)
+
+Narrow types are packed four to a word (two for float16), and a quad is always whole words, so no
+two invocations ever write to the same word. float16 is stored as such and computed as float32,
+which needs no device feature. Any other binding type is taken literally, and only fits its dtype.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from pteron.graph.dispatch import WORKGROUP
+from pteron.graph.dtypes import DType
+
+_BINDING = re.compile(
+    r"@group\(0\)\s*@binding\((\d+)\)\s*var<(storage|uniform)(?:,\s*(read|read_write))?>\s*(\w+)\s*:\s*([^;]+);"
+)
+_PARAMS = re.compile(r"struct\s+Params\s*\{(.*?)\}", re.DOTALL)
+_FIELD = re.compile(r"(\w+)\s*:\s*(\w+(?:<vec4<\w+>, \d+>)?)\s*,")
+_INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.MULTILINE)
+_COMMENT = re.compile(r"//.*")
+
+# How many four-byte scalars a parameter of each type takes, and its code for `struct`.
+_FIELD_TYPES = {"u32": (1, "I"), "i32": (1, "i"), "f32": (1, "f")}
+_VECTORS = {"array<vec4<u32>, 2>": (8, "I"), "array<vec4<i32>, 2>": (8, "i")}
+
+# The scalar dtypes that a literal array type can hold.
+_LITERAL = {
+    "f32": DType.float32,
+    "vec4<f32>": DType.float32,
+    "i32": DType.int32,
+    "vec4<i32>": DType.int32,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    index: int
+    name: str
+    kind: str  # "read", "read_write" or "uniform"
+    type: str
+
+    @property
+    def is_generic(self) -> bool:
+        return self.type == f"array<{self.name}_word>"
+
+    def accepts(self, dtype: DType) -> bool:
+        if self.is_generic:
+            return True
+        literal = _LITERAL.get(self.type.removeprefix("array<").removesuffix(">"))
+        return literal is None or literal == dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One `.wgsl` file, parsed."""
+
+    name: str
+    text: str
+    bindings: tuple[Binding, ...]
+    fields: tuple[tuple[str, int, str], ...]  # Params: name, count, struct code
+
+    @property
+    def params_nbytes(self) -> int:
+        return max(16, 4 * sum(count for _, count, _ in self.fields))
+
+    def binding(self, name: str) -> Binding:
+        return next(b for b in self.bindings if b.name == name)
+
+    def pack(self, params: Mapping[str, int | float | tuple[int, ...]]) -> bytes:
+        """The bytes of `Params`, by name. A name too many or too few is an error, not a wrong number."""
+        names = [name for name, _, _ in self.fields]
+        if params.keys() != set(names):
+            raise KeyError(f"kernel {self.name}: Params are {names}, the rule gave {list(params)}")
+        out = bytearray()
+        for name, count, code in self.fields:
+            value = params[name]
+            items = value if isinstance(value, tuple) else (value,)
+            padded = [*items, *([0] * (count - len(items)))]
+            if code != "f":
+                padded = [int(item) for item in padded]
+            try:
+                out += struct.pack(f"<{count}{code}", *padded)
+            except struct.error as error:
+                raise ValueError(f"kernel {self.name}: parameter {name} = {value}: {error}") from None
+        return bytes(out.ljust(16, b"\0"))
+
+
+@cache
+def load(name: str) -> Kernel:
+    text = _read(name)
+    code = _COMMENT.sub("", text)
+    bindings = tuple(
+        Binding(int(index), var, "uniform" if space == "uniform" else access or "read", kind.strip())
+        for index, space, access, var, kind in _BINDING.findall(code)
+    )
+    match = _PARAMS.search(code)
+    fields = tuple(_field(name, *pair) for pair in _FIELD.findall(match.group(1) + ",")) if match else ()
+    return Kernel(name, text, bindings, fields)
+
+
+def _read(name: str) -> str:
+    text = (resources.files(__package__) / "wgsl" / f"{name}.wgsl").read_text("utf-8")
+    return _INCLUDE.sub(lambda m: _read(f"lib/{m.group(1)}"), text)
+
+
+def _field(kernel: str, name: str, kind: str) -> tuple[str, int, str]:
+    if kind in _FIELD_TYPES:
+        return (name, *_FIELD_TYPES[kind])
+    if kind in _VECTORS:
+        return (name, *_VECTORS[kind])
+    raise TypeError(f"kernel {kernel}: Params.{name} has type {kind}; use u32, i32, f32 or array<vec4<u32>, 2>")
+
+
+def source(
+    kernel: Kernel,
+    dtypes: Mapping[str, DType],
+    defines: Mapping[str, int | float | bool | str],
+    code: str = "",
+) -> str:
+    """The whole shader text: what it depends on, then the file."""
+    parts = [f"const WG = {WORKGROUP}u;"]
+    parts += [_define(name, value) for name, value in defines.items()]
+    parts += [_lens(b, dtypes[b.name]) for b in kernel.bindings if b.is_generic]
+    return "\n".join([*parts, code, _FLAT, kernel.text])
+
+
+# A one-dimensional index from a grid that may be folded into two dimensions.
+_FLAT = """
+fn flat_index(id: vec3<u32>, groups: vec3<u32>) -> u32 { return id.x + id.y * groups.x * WG; }
+fn flat_group(id: vec3<u32>, groups: vec3<u32>) -> u32 { return id.x + id.y * groups.x; }
+"""
+
+
+def _define(name: str, value: int | float | bool | str) -> str:
+    if isinstance(value, bool):
+        return f"const {name} = {str(value).lower()};"
+    if isinstance(value, int):
+        return f"const {name} = {value}u;"
+    if isinstance(value, float):
+        return f"const {name} = f32({value!r});"
+    return f"alias {name} = {value};"
+
+
+# Per dtype: the stored word, the value type, a word read as four values, four values made a word.
+_LENSES = {
+    DType.float32: ("vec4<f32>", "f32", "{w}", "{v}"),
+    DType.int32: ("vec4<i32>", "i32", "{w}", "{v}"),
+    DType.float16: (
+        "vec2<u32>",
+        "f32",
+        "vec4<f32>(unpack2x16float({w}.x), unpack2x16float({w}.y))",
+        "vec2<u32>(pack2x16float({v}.xy), pack2x16float({v}.zw))",
+    ),
+    DType.int8: (
+        "u32",
+        "i32",
+        "(vec4<i32>(bitcast<i32>({w})) << vec4<u32>(24u, 16u, 8u, 0u)) >> vec4<u32>(24u)",
+        "dot(bitcast<vec4<u32>>({v}) & vec4<u32>(255u), vec4<u32>(1u, 256u, 65536u, 16777216u))",
+    ),
+    DType.uint8: (
+        "u32",
+        "i32",
+        "vec4<i32>((vec4<u32>({w}) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u))",
+        "dot(bitcast<vec4<u32>>({v}) & vec4<u32>(255u), vec4<u32>(1u, 256u, 65536u, 16777216u))",
+    ),
+    DType.bool: (
+        "u32",
+        "i32",
+        "vec4<i32>((vec4<u32>({w}) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u))",
+        "dot(select(vec4<u32>(0u), vec4<u32>(1u), {v} != vec4<i32>(0)), vec4<u32>(1u, 256u, 65536u, 16777216u))",
+    ),
+}
+
+
+def _lens(binding: Binding, dtype: DType) -> str:
+    word, value, read, write = _LENSES[dtype]
+    n = binding.name
+    lines = [
+        f"alias {n}_word = {word};",
+        f"alias {n}_t = {value};",
+        f"alias {n}_t4 = vec4<{value}>;",
+        f"fn {n}_quad(i: u32) -> {n}_t4 {{ let w = {n}[i]; return {read.format(w='w')}; }}",
+        f"fn {n}_at(i: u32) -> {n}_t {{ {_element(n, dtype)} }}",
+    ]
+    if binding.kind == "read_write":
+        lines.append(f"fn {n}_put(i: u32, v: {n}_t4) {{ {n}[i] = {write.format(v='v')}; }}")
+        if dtype.itemsize == 4:
+            lines.append(f"fn {n}_set(i: u32, v: {n}_t) {{ {n}[i >> 2u][i & 3u] = v; }}")
+    return "\n".join(lines)
+
+
+def _element(n: str, dtype: DType) -> str:
+    """One element, without decoding its three neighbours where that is cheaper."""
+    if dtype.itemsize == 4:
+        return f"return {n}[i >> 2u][i & 3u];"
+    if dtype is DType.float16:
+        return f"return unpack2x16float({n}[i >> 2u][(i >> 1u) & 1u])[i & 1u];"
+    if dtype is DType.int8:
+        return f"return extractBits(bitcast<i32>({n}[i >> 2u]), (i & 3u) * 8u, 8u);"
+    return f"return i32(extractBits({n}[i >> 2u], (i & 3u) * 8u, 8u));"

@@ -1,0 +1,71 @@
+"""Shape arithmetic that operators share: dimensions, broadcasting, strides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pteron.graph.dispatch import describe
+from pteron.graph.op import OpError, check
+from pteron.graph.values import Shape, numel
+
+__all__ = ["MAX_RANK", "broadcast", "broadcast_strides", "contiguous", "dimension", "merge", "numel"]
+
+# What `array<vec4<u32>, 2>` holds; dimensions that move together are merged first.
+MAX_RANK = 8
+
+
+def dimension(dim: int, rank: int) -> int:
+    """A possibly negative dimension as an index into the shape."""
+    check(-max(rank, 1) <= dim < max(rank, 1), f"dimension {dim} is out of range for rank {rank}")
+    return dim % max(rank, 1)
+
+
+def contiguous(shape: Shape) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The common shape of several operands, by numpy's rule."""
+    rank = max(map(len, shapes))
+    out = []
+    for i in range(1, rank + 1):
+        sizes = {shape[-i] for shape in shapes if len(shape) >= i} - {1}
+        if len(sizes) > 1:
+            raise OpError(f"shapes {' and '.join(map(describe, shapes))} do not broadcast together")
+        out.append(sizes.pop() if sizes else 1)
+    return tuple(reversed(out))
+
+
+def broadcast_strides(shape: Shape, out: Shape) -> tuple[int, ...]:
+    """Strides that walk `shape` as if it had the shape `out`: 0 where it is repeated."""
+    padded = (1,) * (len(out) - len(shape)) + shape
+    return tuple(
+        0 if size == 1 else stride for size, stride in zip(padded, contiguous(padded), strict=True)
+    )
+
+
+def merge(sizes: Shape, *strides: Sequence[int]) -> tuple[Shape, list[tuple[int, ...]]]:
+    """Fold neighbouring dimensions that every operand walks as one: fewer divisions per element."""
+    kept: list[int] = []
+    walks: list[list[int]] = [[] for _ in strides]
+    for d, size in enumerate(sizes):
+        if size == 1:
+            continue
+        joins = bool(kept) and all(
+            walk[-1] == stride[d] * size for walk, stride in zip(walks, strides, strict=True)
+        )
+        if joins:
+            kept[-1] *= size
+        else:
+            kept.append(size)
+        for walk, stride in zip(walks, strides, strict=True):
+            if joins:
+                walk[-1] = stride[d]
+            else:
+                walk.append(stride[d])
+    check(len(kept) <= MAX_RANK, f"more than {MAX_RANK} dimensions that cannot be merged: {describe(sizes)}")
+    return tuple(kept), [tuple(walk) for walk in walks]

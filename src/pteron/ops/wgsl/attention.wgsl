@@ -1,0 +1,85 @@
+// One row of attention per invocation: softmax(q . k * scale + mask) v with a running softmax.
+// A query at position `at` sees the keys 0 .. at when CAUSAL, and otherwise all of the context.
+@group(0) @binding(0) var<storage, read> q: array<q_word>;          // [B, S, Hq, D] in any order of dimensions
+@group(0) @binding(1) var<storage, read> k: array<k_word>;          // [B, T, Hkv, D]
+@group(0) @binding(2) var<storage, read> v: array<v_word>;          // [B, T, Hkv, D]
+@group(0) @binding(3) var<storage, read> mask: array<mask_word>;    // broadcast to [B, Hq, S, T]
+@group(0) @binding(4) var<storage, read_write> y: array<y_word>;    // as q
+@group(0) @binding(5) var<uniform> start_pos: vec4<i32>;
+@group(0) @binding(6) var<uniform> p: Params;
+
+struct Params {
+    rows: u32, length: u32, heads: u32, sharing: u32, context: u32, scale: f32,
+    q_batch: u32, q_length: u32, q_head: u32,
+    k_batch: u32, k_length: u32, k_head: u32,
+    mask_batch: u32, mask_head: u32, mask_length: u32, mask_key: u32,
+}
+
+const QUADS = (WIDTH + 3u) / 4u;
+const WHOLE = WIDTH % 4u == 0u;
+
+// Quad d of the row that starts at element `first`; a ragged last quad is filled up with zeros.
+fn q_row(first: u32, d: u32) -> vec4<f32> {
+    if (WHOLE) { return vec4<f32>(q_quad(first / 4u + d)); }
+    var out = vec4<f32>(0.0);
+    for (var c = 0u; c < 4u; c++) { if (4u * d + c < WIDTH) { out[c] = f32(q_at(first + 4u * d + c)); } }
+    return out;
+}
+fn k_row(first: u32, d: u32) -> vec4<f32> {
+    if (WHOLE) { return vec4<f32>(k_quad(first / 4u + d)); }
+    var out = vec4<f32>(0.0);
+    for (var c = 0u; c < 4u; c++) { if (4u * d + c < WIDTH) { out[c] = f32(k_at(first + 4u * d + c)); } }
+    return out;
+}
+fn v_row(first: u32, d: u32) -> vec4<f32> {
+    if (WHOLE) { return vec4<f32>(v_quad(first / 4u + d)); }
+    var out = vec4<f32>(0.0);
+    for (var c = 0u; c < 4u; c++) { if (4u * d + c < WIDTH) { out[c] = f32(v_at(first + 4u * d + c)); } }
+    return out;
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let row = flat_index(id, groups);
+    if (row >= p.rows) { return; }
+    let s = row % p.length;
+    let h = (row / p.length) % p.heads;
+    let b = row / (p.length * p.heads);
+    let q_first = b * p.q_batch + s * p.q_length + h * p.q_head;
+    let k_first = b * p.k_batch + (h / p.sharing) * p.k_head;
+    let mask_first = b * p.mask_batch + h * p.mask_head + s * p.mask_length;
+    let at = u32(start_pos.x) + s;
+    var keys = p.context;
+    if (FROM_POSITION) { keys = u32(start_pos.x) + p.length; }
+    if (CAUSAL) { keys = min(keys, at + 1u); }
+
+    var query: array<vec4<f32>, QUADS>;
+    var sum: array<vec4<f32>, QUADS>;
+    for (var d = 0u; d < QUADS; d++) {
+        query[d] = q_row(q_first, d) * p.scale;
+        sum[d] = vec4<f32>(0.0);
+    }
+    var top = -3.0e38;
+    var total = 0.0;
+    for (var t = 0u; t < keys; t++) {
+        let first = k_first + t * p.k_length;
+        var partial = vec4<f32>(0.0);
+        for (var d = 0u; d < QUADS; d++) { partial += query[d] * k_row(first, d); }
+        var score = dot(partial, vec4<f32>(1.0));
+        if (HAS_MASK) {
+            let m = mask_at(mask_first + t * p.mask_key);
+            if (MASK_IS_BOOL) { if (m == mask_t(0)) { continue; } } else { score += f32(m); }
+        }
+        // A key that is masked out by -inf adds nothing, even while no other key has been seen.
+        if (score < -2.9e38) { continue; }
+        let new_top = max(top, score);
+        let fade = exp(top - new_top);
+        let weight = exp(score - new_top);
+        top = new_top;
+        total = total * fade + weight;
+        for (var d = 0u; d < QUADS; d++) { sum[d] = sum[d] * fade + weight * v_row(first, d); }
+    }
+    for (var d = 0u; d < QUADS; d++) { store(q_first, d, sum[d] / total); }
+}
+
+//#include row_store

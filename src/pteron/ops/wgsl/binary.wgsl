@@ -1,0 +1,38 @@
+// y = apply(a, b) with numpy's broadcasting. The rule supplies `apply`.
+@group(0) @binding(0) var<storage, read> a: array<a_word>;
+@group(0) @binding(1) var<storage, read> b: array<b_word>;
+@group(0) @binding(2) var<storage, read_write> y: array<y_word>;  // [sizes..]
+@group(0) @binding(3) var<uniform> p: Params;
+
+struct Params {
+    quads: u32,
+    rank: u32,         // after merging dimensions that broadcast alike
+    a_same: u32,       // 1: a has the output's shape, so a quad of it is a quad of the output
+    b_same: u32,
+    s0: f32,
+    k0: i32,
+    sizes: array<vec4<u32>, 2>,
+    a_strides: array<vec4<u32>, 2>,
+    b_strides: array<vec4<u32>, 2>,
+}
+
+//#include broadcast
+
+fn a_fetch(i: u32) -> a_t4 {
+    if (p.a_same == 1u) { return a_quad(i); }
+    return a_t4(a_at(operand_index(4u * i, p.a_strides)), a_at(operand_index(4u * i + 1u, p.a_strides)),
+                a_at(operand_index(4u * i + 2u, p.a_strides)), a_at(operand_index(4u * i + 3u, p.a_strides)));
+}
+
+fn b_fetch(i: u32) -> b_t4 {
+    if (p.b_same == 1u) { return b_quad(i); }
+    return b_t4(b_at(operand_index(4u * i, p.b_strides)), b_at(operand_index(4u * i + 1u, p.b_strides)),
+                b_at(operand_index(4u * i + 2u, p.b_strides)), b_at(operand_index(4u * i + 3u, p.b_strides)));
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = flat_index(id, groups);
+    if (i >= p.quads) { return; }
+    y_put(i, apply(a_fetch(i), b_fetch(i)));
+}

@@ -1,0 +1,13 @@
+// y[i] = start + i * step: `full` has step 0.
+@group(0) @binding(0) var<storage, read_write> y: array<y_word>;  // [n]
+@group(0) @binding(1) var<uniform> p: Params;
+
+// s*: for float tensors; k*: for integer ones.
+struct Params { quads: u32, s_start: f32, s_step: f32, k_start: i32, k_step: i32 }
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = flat_index(id, groups);
+    if (i >= p.quads) { return; }
+    y_put(i, value(vec4<u32>(4u * i) + vec4<u32>(0u, 1u, 2u, 3u)));
+}

@@ -1,0 +1,11 @@
+// Where element `i` of the output comes from in an operand that is broadcast to it.
+fn operand_index(i: u32, strides: array<vec4<u32>, 2>) -> u32 {
+    var rest = i;
+    var index = 0u;
+    for (var d = p.rank; d > 0u; d--) {
+        let size = p.sizes[(d - 1u) >> 2u][(d - 1u) & 3u];
+        index += (rest % size) * strides[(d - 1u) >> 2u][(d - 1u) & 3u];
+        rest /= size;
+    }
+    return index;
+}

@@ -1,0 +1,45 @@
+// y = a @ b for each of a batch. One invocation computes a 4 x 4 tile; depth and columns are multiples of 4.
+@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;        // [batch, rows, depth / 4]
+@group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;        // [batch, depth, columns / 4]
+@group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;  // [batch, rows, columns / 4]
+@group(0) @binding(3) var<uniform> p: Params;
+
+struct Params { batch: u32, rows: u32, columns: u32, depth: u32 }
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let tile = flat_index(id, groups);
+    let across = p.columns / 4u;
+    let down = (p.rows + 3u) / 4u;
+    let matrix = tile / (across * down);
+    if (matrix >= p.batch) { return; }
+    let row = ((tile / across) % down) * 4u;
+    let column = tile % across;
+    let k4 = p.depth / 4u;
+    let last = p.rows - 1u;
+    let r = (vec4<u32>(matrix * p.rows) + min(vec4<u32>(row) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(last))) * k4;
+    let first = matrix * p.depth * across + column;
+    var s0 = vec4<f32>(0.0);
+    var s1 = vec4<f32>(0.0);
+    var s2 = vec4<f32>(0.0);
+    var s3 = vec4<f32>(0.0);
+    for (var k = 0u; k < k4; k++) {
+        let b0 = b[first + (4u * k) * across];
+        let b1 = b[first + (4u * k + 1u) * across];
+        let b2 = b[first + (4u * k + 2u) * across];
+        let b3 = b[first + (4u * k + 3u) * across];
+        let a0 = a[r.x + k];
+        let a1 = a[r.y + k];
+        let a2 = a[r.z + k];
+        let a3 = a[r.w + k];
+        s0 += a0.x * b0 + a0.y * b1 + a0.z * b2 + a0.w * b3;
+        s1 += a1.x * b0 + a1.y * b1 + a1.z * b2 + a1.w * b3;
+        s2 += a2.x * b0 + a2.y * b1 + a2.z * b2 + a2.w * b3;
+        s3 += a3.x * b0 + a3.y * b1 + a3.z * b2 + a3.w * b3;
+    }
+    let out = (matrix * p.rows + row) * across + column;
+    y[out] = s0;
+    if (row + 1u < p.rows) { y[out + across] = s1; }
+    if (row + 2u < p.rows) { y[out + 2u * across] = s2; }
+    if (row + 3u < p.rows) { y[out + 3u * across] = s3; }
+}

@@ -1,0 +1,25 @@
+// y = a @ b for each of a batch, any shape and dtype; one invocation computes four neighbouring elements of y.
+@group(0) @binding(0) var<storage, read> a: array<a_word>;        // [batch, rows, depth]
+@group(0) @binding(1) var<storage, read> b: array<b_word>;        // [batch, depth, columns]
+@group(0) @binding(2) var<storage, read_write> y: array<y_word>;  // [batch, rows, columns]
+@group(0) @binding(3) var<uniform> p: Params;
+
+struct Params { batch: u32, rows: u32, columns: u32, depth: u32 }
+
+fn value(i: u32) -> y_t {
+    let row = min(i / p.columns, p.batch * p.rows - 1u);
+    let column = i % p.columns;
+    let matrix = row / p.rows;
+    var sum = y_t(0);
+    for (var k = 0u; k < p.depth; k++) {
+        sum += y_t(a_at(row * p.depth + k)) * y_t(b_at((matrix * p.depth + k) * p.columns + column));
+    }
+    return sum;
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = flat_index(id, groups);
+    if (4u * i >= p.batch * p.rows * p.columns) { return; }
+    y_put(i, y_t4(value(4u * i), value(4u * i + 1u), value(4u * i + 2u), value(4u * i + 3u)));
+}

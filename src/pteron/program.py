@@ -1,0 +1,87 @@
+"""A program: a `.pte` file, its weights on the GPU, and its methods."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pteron.ops  # noqa: F401  registers the operators
+from pteron.errors import PteronError
+from pteron.gpu.adapters import Adapter
+from pteron.gpu.device import Device
+from pteron.gpu.weights import Weights
+from pteron.graph.lower import lower
+from pteron.method import Method
+from pteron.pte.file import ProgramFile
+
+
+def load(
+    source: Any,
+    *,
+    data_path: str | Path | Iterable[str | Path] | None = None,
+    device: str | int | Adapter | Device | None = None,
+) -> Program:
+    """Load a `.pte` file (a path, bytes, or an open binary file).
+
+    data_path: the `.ptd` file or files that hold weights kept apart from the program.
+    device: an adapter's index or part of its name; the best one when left out.
+    """
+    paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
+    return Program(ProgramFile.open(source, paths), device)
+
+
+class Program:
+    """A loaded program. It owns the file, the weights and the device; methods are made on first use."""
+
+    def __init__(self, file: ProgramFile, device: str | int | Adapter | Device | None = None) -> None:
+        self.file = file
+        self._owns_device = not isinstance(device, Device)
+        self.device = device if isinstance(device, Device) else Device(device)
+        self._weights = Weights(self.device)
+        self._methods: dict[str, Method] = {}
+        self._lock = threading.RLock()
+        self._closed = False
+
+    @property
+    def method_names(self) -> tuple[str, ...]:
+        return self.file.method_names
+
+    def method(self, name: str = "forward") -> Method:
+        """A method, loaded when it is first asked for. The same object every time."""
+        with self._lock:
+            if self._closed:
+                raise PteronError("the program is closed")
+            if name not in self._methods:
+                graph = lower(self.file, name)
+                with self.device.lock:
+                    self._methods[name] = Method(self, graph, self.device, self._weights)
+            return self._methods[name]
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """Call `forward`."""
+        return self.method("forward")(*inputs, **options)
+
+    def close(self) -> None:
+        """Free everything on the GPU. Closing twice is fine."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            for method in self._methods.values():
+                method.close()
+            self._methods.clear()
+            self._weights.close()
+            if self._owns_device:
+                self.device.close()
+            self.file.close()
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Program {', '.join(self.method_names)} on {self.device.adapter.name}>"

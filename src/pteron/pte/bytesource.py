@@ -1,0 +1,72 @@
+"""Anything that holds a file's bytes, as one read-only view.
+
+A path is mapped, not read, so that weights stay on disk until they are used.
+"""
+
+import mmap
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from typing import Protocol
+
+from pteron.errors import FormatError
+
+
+class BinaryFile(Protocol):
+    def read(self) -> bytes: ...
+
+
+Openable = str | PathLike[str] | bytes | bytearray | memoryview | BinaryFile
+
+
+class ByteSource:
+    """A file's bytes, and the name by which errors call it."""
+
+    def __init__(self, source: Openable) -> None:
+        self._map: mmap.mmap | None = None
+        self.name = "<bytes>"
+        if isinstance(source, str | PathLike):
+            self.name = str(source)
+            self._view: memoryview | None = self._map_file(Path(source))
+        elif isinstance(source, bytes | bytearray | memoryview):
+            self._view = _flat_view(source)
+        elif hasattr(source, "read"):
+            self.name = str(getattr(source, "name", "<file>"))
+            self._view = _flat_view(_read_all(source))
+        else:
+            raise TypeError(f"expected a path, bytes or a binary file, not {type(source).__name__}")
+
+    @property
+    def view(self) -> memoryview:
+        if self._view is None:
+            raise ValueError(f"{self.name} is closed")
+        return self._view
+
+    def close(self) -> None:
+        """Let go of the file. Views that are still held keep their bytes alive."""
+        self._view = None
+        if self._map is not None:
+            with suppress(BufferError):  # a view is still held; the mapping goes when the last one does
+                self._map.close()
+            self._map = None
+
+    def _map_file(self, path: Path) -> memoryview:
+        with path.open("rb") as file:
+            if path.stat().st_size == 0:
+                raise FormatError(f"{path}: the file is empty")
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return memoryview(self._map)
+
+
+def _flat_view(data: bytes | bytearray | memoryview) -> memoryview:
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise TypeError("expected a contiguous memoryview")
+    return view.toreadonly().cast("B")
+
+
+def _read_all(file: BinaryFile) -> bytes:
+    data = file.read()
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"expected a binary file, but read() gave {type(data).__name__}: open it with 'rb'")
+    return bytes(data)

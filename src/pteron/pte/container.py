@@ -1,0 +1,128 @@
+"""What `.pte` and `.ptd` files share: a FlatBuffer with a header after its identifier, then data segments.
+
+0                  root offset, identifier
+8                  header: magic, its own length, and where everything is
+...                FlatBuffer
+segment_base       segment 0, padding, segment 1, ...
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pteron.errors import FormatError
+from pteron.pte.schema import DataSegment
+
+HEADER_AT = 8
+
+Blob = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where a file's parts lie, in bytes from its start."""
+
+    flatbuffer_end: int
+    segment_base: int = 0  # 0: there are no segments
+    segment_bytes: int = 0  # 0: not stated
+
+    def check(self, data: memoryview, what: str) -> None:
+        """Refuse a file that is shorter than its header says, or whose parts overlap."""
+        promised = max(self.flatbuffer_end, self.segment_base + self.segment_bytes)
+        if promised > len(data):
+            raise FormatError(
+                f"{what}: truncated: the header promises {promised} bytes, the file has {len(data)}"
+            )
+        if 0 < self.segment_base < self.flatbuffer_end:
+            raise FormatError(
+                f"{what}: segments begin at byte {self.segment_base}, "
+                f"inside the program that ends at {self.flatbuffer_end}"
+            )
+
+
+class Segments(Sequence[memoryview]):
+    """A file's data segments, each a slice of the file."""
+
+    def __init__(self, data: memoryview, extent: Extent, table: Sequence[DataSegment], what: str) -> None:
+        if table and not extent.segment_base:
+            raise FormatError(f"{what}: there are {len(table)} segments, but the header does not say where")
+        base = extent.segment_base
+        self._slices = [_slice(data, base, item, f"{what}: segment {i}") for i, item in enumerate(table)]
+        self._what = what
+
+    def __len__(self) -> int:
+        return len(self._slices)
+
+    def __getitem__(self, index: int) -> memoryview:  # type: ignore[override]  # segments are not sliced
+        if not 0 <= index < len(self._slices):
+            raise FormatError(f"{self._what}: segment {index} is wanted, but there are {len(self._slices)}")
+        return self._slices[index]
+
+
+def _slice(data: memoryview, base: int, segment: DataSegment, where: str) -> memoryview:
+    start = base + segment.offset
+    end = start + segment.size
+    if end > len(data):
+        raise FormatError(f"{where} ends at byte {end}, but the file has {len(data)}")
+    return data[start:end]
+
+
+def place(segments: Iterable[Blob], alignment: int) -> tuple[DataSegment, ...]:
+    """Where each segment goes, relative to the first."""
+    if alignment < 1 or alignment & (alignment - 1):
+        raise ValueError(f"alignment {alignment} is not a power of two")
+    placed = []
+    end = 0
+    for segment in segments:
+        start = end + -end % alignment
+        end = start + memoryview(segment).nbytes
+        placed.append(DataSegment(start, end - start))
+    return tuple(placed)
+
+
+def extent_of(flatbuffer_end: int, placed: Sequence[DataSegment], alignment: int) -> Extent:
+    """The extent of a file that is about to be written."""
+    if not placed:
+        return Extent(flatbuffer_end)
+    base = flatbuffer_end + -flatbuffer_end % alignment
+    return Extent(flatbuffer_end, base, placed[-1].offset + placed[-1].size)
+
+
+def file_chunks(
+    head: Blob, extent: Extent, placed: Sequence[DataSegment], segments: Sequence[Blob]
+) -> Iterator[Blob]:
+    """The bytes of a whole file, piece by piece: nothing large is ever copied or joined."""
+    yield head
+    written = len(head)
+    for where, segment in zip(placed, segments, strict=True):
+        start = extent.segment_base + where.offset
+        yield bytes(start - written)
+        yield segment
+        written = start + where.size
+
+
+def write_file(path: str | os.PathLike[str], chunks: Iterable[Blob]) -> None:
+    """Write under a temporary name, then rename: no reader ever sees half a file."""
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            _share_like_open(handle)
+            for chunk in chunks:
+                file.write(chunk)
+        Path(temporary).replace(target)
+    except BaseException:
+        with suppress(OSError):
+            Path(temporary).unlink()
+        raise
+
+
+def _share_like_open(handle: int) -> None:
+    """Give a temporary file, which is private, the mode that open() would have given it."""
+    if hasattr(os, "fchmod"):
+        mask = os.umask(0)
+        os.umask(mask)
+        os.fchmod(handle, 0o666 & ~mask)

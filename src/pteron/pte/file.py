@@ -1,0 +1,171 @@
+"""An open `.pte` file: its program, and the bytes that the program refers to."""
+
+from collections.abc import Iterable
+from os import PathLike
+from types import TracebackType
+from typing import Self
+
+from pteron.errors import FormatError
+from pteron.pte import schema
+from pteron.pte.bytesource import ByteSource, Openable
+from pteron.pte.container import Segments
+from pteron.pte.flat import decode
+from pteron.pte.header import read_header
+from pteron.pte.ptd import DataFile
+from pteron.pte.sniff import looks_like
+from pteron.pte.validate import check_index, check_program
+
+
+class ProgramFile:
+    """A program and its data. All bytes handed out are read-only slices of the file; none are copied.
+
+    with ProgramFile.open("model.pte") as file:
+        plan = file.plan("forward")
+        blobs = [file.delegate_blob(delegate) for delegate in plan.delegates]
+    """
+
+    def __init__(
+        self, data: ByteSource, program: schema.Program, segments: Segments, external: list[DataFile]
+    ) -> None:
+        """Use `open`."""
+        self.program = program
+        self._bytes = data
+        self._segments: Segments | None = segments
+        self._external = external
+        self._plans = {plan.name: plan for plan in program.execution_plan}
+        self._named: dict[str, int] = {}
+        for item in program.named_data:
+            self._named.setdefault(item.key, item.segment_index)
+
+    @classmethod
+    def open(cls, source: Openable, data_paths: Iterable[Openable] = ()) -> Self:
+        """Open a program from a path (which is mapped, not read), bytes, or a binary file.
+
+        `data_paths` are the `.ptd` files that hold what the program left outside. Raises FormatError unless
+        the file is sound and all of the program's references are in range.
+        """
+        if isinstance(data_paths, str | bytes | PathLike):
+            raise TypeError("data_paths is a sequence of paths: put the one path in a list")
+        data = ByteSource(source)
+        external: list[DataFile] = []
+        try:
+            program, segments = _read(data.view, data.name)
+            external.extend(map(DataFile, data_paths))
+        except BaseException:
+            _close_all(data, external)
+            raise
+        return cls(data, program, segments, external)
+
+    @property
+    def method_names(self) -> tuple[str, ...]:
+        return tuple(self._plans)
+
+    def plan(self, name: str) -> schema.ExecutionPlan:
+        """The method called `name`; KeyError lists those there are."""
+        try:
+            return self._plans[name]
+        except KeyError:
+            known = ", ".join(self._plans) or "none"
+            raise KeyError(f"no method {name!r}; the program has: {known}") from None
+
+    def segment(self, index: int) -> memoryview:
+        if self._segments is None:
+            raise ValueError(f"{self._bytes.name} is closed")
+        return self._segments[index]
+
+    def named_data(self, key: str) -> memoryview:
+        """The bytes stored under `key`, in the program or else in the `.ptd` files."""
+        if key in self._named:
+            return self.segment(self._named[key])
+        return self._external_data(key)
+
+    def delegate_blob(self, delegate: schema.BackendDelegate) -> memoryview:
+        """What the exporter prepared for a backend."""
+        where = delegate.processed
+        if where.location == schema.DataLocation.SEGMENT:
+            return self.segment(where.index)
+        inline = self.program.backend_delegate_data
+        check_index(where.index, len(inline), "inline data", f"program: delegate {delegate.id!r}")
+        return inline[where.index].data
+
+    def tensor_data(self, tensor: schema.Tensor) -> memoryview | None:
+        """A constant's bytes, or a mutable tensor's initial ones; None where there are none."""
+        data = self._stored_data(tensor)
+        if data is None:
+            return None
+        if len(data) < tensor.nbytes:
+            raise FormatError(
+                f"program: a {tensor.scalar_type.name} tensor of sizes {list(tensor.sizes)} "
+                f"needs {tensor.nbytes} bytes, but {len(data)} are stored"
+            )
+        return data[: tensor.nbytes]
+
+    def close(self) -> None:
+        """Let go of the files. Views that are still held keep their bytes alive."""
+        self._segments = None
+        _close_all(self._bytes, self._external)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _stored_data(self, tensor: schema.Tensor) -> memoryview | None:
+        """From where a tensor's bytes begin to the end of what holds them."""
+        extra = tensor.extra_tensor_info or schema.ExtraTensorInfo()
+        if extra.location == schema.TensorDataLocation.EXTERNAL:
+            return self._external_data(extra.fully_qualified_name or "")
+        if tensor.data_buffer_idx == 0:
+            return None
+        if tensor.allocation_info is not None:
+            groups = self.program.mutable_data_segments
+            group = extra.mutable_data_segments_idx
+            check_index(group, len(groups), "mutable data segment", "program: a tensor")
+            return self._subsegment(groups[group], tensor.data_buffer_idx)
+        constants = self.program.constant_segment
+        if constants is not None and constants.offsets:
+            return self._subsegment(constants, tensor.data_buffer_idx)
+        buffers = self.program.constant_buffer
+        check_index(tensor.data_buffer_idx, len(buffers), "constant buffer", "program: a tensor")
+        return buffers[tensor.data_buffer_idx].storage
+
+    def _subsegment(self, where: schema.SubsegmentOffsets, index: int) -> memoryview:
+        check_index(index, len(where.offsets), "constant", "program: a tensor")
+        segment = self.segment(where.segment_index)
+        offset = where.offsets[index]
+        if offset > len(segment):
+            raise FormatError(
+                f"program: constant {index} begins at byte {offset} of segment {where.segment_index}, "
+                f"which has {len(segment)}"
+            )
+        return segment[offset:]
+
+    def _external_data(self, key: str) -> memoryview:
+        for data_file in self._external:
+            if key in data_file:
+                return data_file[key]
+        searched = ", ".join(data_file.name for data_file in self._external)
+        raise FormatError(
+            f"{self._bytes.name}: data {key!r} is not in the program"
+            + (f", nor in {searched}" if searched else "; pass the .ptd file that holds it as data_path=")
+        )
+
+
+def _close_all(data: ByteSource, external: list[DataFile]) -> None:
+    data.close()
+    for data_file in external:
+        data_file.close()
+
+
+def _read(data: memoryview, name: str) -> tuple[schema.Program, Segments]:
+    if data[4:8] != schema.IDENTIFIER:
+        raise FormatError(f"{name}: not a .pte program; it looks like {looks_like(data)}")
+    extent = read_header(data, name)
+    program = decode(
+        schema.Program, data[: extent.flatbuffer_end], identifier=schema.IDENTIFIER, what="program"
+    )
+    check_program(program)
+    return program, Segments(data, extent, program.segments, name)

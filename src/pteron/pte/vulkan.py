@@ -1,0 +1,221 @@
+"""The Vulkan delegate in a program: a small header ("VH00"), a FlatBuffer graph ("VK00"), inline constants.
+
+Table fields stand in slot order: never reorder them, only append. Storage types and memory layouts are plain
+integers, because Pteron keeps every tensor in a flat buffer and ignores them.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+from typing import Annotated
+
+from pteron.errors import FormatError
+from pteron.pte.container import Blob
+from pteron.pte.flat import decode, encode, f64, i32, i64, table, u8, u32, u64
+from pteron.pte.validate import check_index
+
+IDENTIFIER = b"VK00"
+
+BACKEND_ID = "VulkanBackend"
+
+# A VkBytes with this offset is not inline: its bytes are the program's named data under `named_key`.
+NAMED_OFFSET = 2**64 - 1
+
+_DEFAULT = 255
+
+# magic (after four zero bytes), header bytes, FlatBuffer offset and size, constants offset and size
+_HEADER = Struct("<4x4sHIIIQ")
+_MAGIC = b"VH00"
+_FLATBUFFER_AT = 32
+_ALIGNMENT = 16
+
+
+class VkDataType(IntEnum):
+    BOOL = 0
+    UINT8 = 1
+    INT8 = 2
+    INT32 = 3
+    FLOAT16 = 4
+    FLOAT32 = 5
+    FLOAT64 = 6
+    INT64 = 7
+    UNSET = 127
+
+
+@table
+class OperatorCall:
+    node_id: u32 = 0
+    name: str = ""
+    args: tuple[i32, ...] = ()  # value ids: every argument of the operator's schema, then the output
+
+
+@table
+class VkTensor:
+    datatype: Annotated[VkDataType, "b"] = VkDataType.BOOL
+    dims: tuple[u32, ...] = ()  # the largest shape
+    constant_id: i32 = 0  # negative: not a constant
+    mem_obj_id: i32 = 0  # negative: memory of its own
+    storage_type: u8 = _DEFAULT
+    memory_layout: u8 = _DEFAULT
+    staging_datatype: Annotated[VkDataType, "b"] = VkDataType.UNSET  # what the host passes in
+
+
+@table
+class Null:
+    pass
+
+
+@table
+class Int:
+    int_val: i64 = 0
+
+
+@table
+class Double:
+    double_val: f64 = 0.0
+
+
+@table
+class Bool:
+    bool_val: bool = False
+
+
+@table
+class IntList:
+    items: tuple[i64, ...] = ()  # numbers, unlike the program's IntList
+
+
+@table
+class DoubleList:
+    items: tuple[f64, ...] = ()
+
+
+@table
+class BoolList:
+    items: tuple[bool, ...] = ()
+
+
+@table
+class ValueList:
+    items: tuple[i32, ...] = ()  # value ids
+
+
+@table
+class String:
+    string_val: str = ""
+
+
+@table
+class SymInt:
+    value: i32 = 0
+
+
+@table
+class VkValue:
+    value: (
+        Null | Int | Double | Bool | VkTensor | IntList | DoubleList | BoolList | ValueList | String | SymInt
+    )  # fmt: skip
+
+
+@table
+class VkBytes:
+    offset: u64 = 0
+    length: u64 = 0
+    named_key: str | None = None
+
+
+@table
+class VkGraph:
+    version: str = ""
+    chain: tuple[OperatorCall, ...] = ()
+    values: tuple[VkValue, ...] = ()
+    input_ids: tuple[u32, ...] = ()
+    output_ids: tuple[u32, ...] = ()
+    constants: tuple[VkBytes, ...] = ()
+    shaders: tuple[VkBytes, ...] = ()
+    storage_type_override: u8 = _DEFAULT
+    memory_layout_override: u8 = _DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class VkDelegate:
+    """A delegate's graph, and the region of the blob that holds its inline constants."""
+
+    graph: VkGraph
+    inline: memoryview
+
+    def constant(self, index: int, named: Callable[[str], memoryview]) -> memoryview:
+        """The bytes of constant `index`; `named` finds those that lie in the program's named data."""
+        check_index(index, len(self.graph.constants), "constant", "delegate")
+        where = f"delegate: constant {index}"
+        entry = self.graph.constants[index]
+        if entry.length == 0:
+            return self.inline[:0]
+        if entry.offset != NAMED_OFFSET:
+            return _take(self.inline, entry.offset, entry.length, f"{where}: inline data")
+        if not entry.named_key:
+            raise FormatError(f"{where} lies in named data, but has no key")
+        return _take(named(entry.named_key), 0, entry.length, f"{where}: named data {entry.named_key!r}")
+
+
+def read_delegate(blob: memoryview) -> VkDelegate:
+    """Open a delegate blob. All ids in the graph are in range afterwards."""
+    if len(blob) < _HEADER.size or blob[4:8] != _MAGIC:
+        raise FormatError(f"delegate: expected a {_MAGIC!r} header, found {bytes(blob[:8])!r}")
+    _, header_size, start, size, inline_start, inline_size = _HEADER.unpack_from(blob)
+    if header_size < _HEADER.size or start < header_size or size == 0:
+        raise FormatError(
+            f"delegate: header of {header_size} bytes places {size} bytes of graph at {start}; "
+            f"expected a header of {_HEADER.size} or more, and a graph after it"
+        )
+    if inline_start < start + size:
+        raise FormatError(
+            f"delegate: constants at {inline_start} overlap the graph at {start}..{start + size}"
+        )
+    flatbuffer = _take(blob, start, size, "delegate: graph")
+    # Size 0 means all that remains: the exporter leaves the field empty when it writes no constants inline.
+    inline_size = inline_size or max(len(blob) - inline_start, 0)
+    inline = _take(blob, inline_start, inline_size, "delegate: constants") if inline_size else blob[:0]
+    graph = decode(VkGraph, flatbuffer, identifier=IDENTIFIER, what="delegate")
+    _check_graph(graph)
+    return VkDelegate(graph, inline)
+
+
+def write_delegate(graph: VkGraph, inline: Blob = b"") -> bytes:
+    """The blob that `read_delegate` reads back."""
+    _check_graph(graph)
+    flatbuffer = encode(graph, identifier=IDENTIFIER)
+    flatbuffer_end = _FLATBUFFER_AT + len(flatbuffer)
+    inline_start = flatbuffer_end + -flatbuffer_end % _ALIGNMENT
+    inline_size = memoryview(inline).nbytes
+    header = _HEADER.pack(_MAGIC, _HEADER.size, _FLATBUFFER_AT, len(flatbuffer), inline_start, inline_size)
+    padding = bytes(inline_start - flatbuffer_end)
+    return b"".join((header, bytes(_FLATBUFFER_AT - _HEADER.size), flatbuffer, padding, inline))
+
+
+def _take(data: memoryview, start: int, size: int, what: str) -> memoryview:
+    if start + size > len(data):
+        raise FormatError(f"{what} needs bytes {start}..{start + size}, but there are {len(data)}")
+    return data[start : start + size]
+
+
+def _check_graph(graph: VkGraph) -> None:
+    """Raise FormatError unless every id in the graph refers to something."""
+    count = len(graph.values)
+    for number, call in enumerate(graph.chain):
+        _check_ids(call.args, count, f"delegate: operator {number} ({call.name})")
+    _check_ids(graph.input_ids, count, "delegate: input_ids")
+    _check_ids(graph.output_ids, count, "delegate: output_ids")
+    for number, value in enumerate(graph.values):
+        where = f"delegate: value {number}"
+        match value.value:
+            case ValueList(items):
+                _check_ids(items, count, where)
+            case VkTensor(constant_id=constant) if constant >= 0:
+                check_index(constant, len(graph.constants), "constant", where)
+
+
+def _check_ids(ids: Iterable[int], count: int, where: str) -> None:
+    for index in ids:
+        check_index(index, count, "value", where)

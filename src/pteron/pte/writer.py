@@ -1,0 +1,38 @@
+"""Writing `.pte` files: the mirror of `file`."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from pteron.pte import schema
+from pteron.pte.container import Blob, extent_of, file_chunks, place, write_file
+from pteron.pte.flat import encode
+from pteron.pte.header import RESERVE, write_header
+from pteron.pte.validate import check_program
+
+
+def program_chunks(
+    program: schema.Program, segments: Sequence[Blob], *, alignment: int = 16
+) -> Iterator[Blob]:
+    """The bytes of a `.pte` file, piece by piece. `program.segments` is filled in from `segments`."""
+    placed = place(segments, alignment)
+    program = replace(program, segments=placed)
+    check_program(program)
+    head = bytearray(encode(program, identifier=schema.IDENTIFIER, reserve=RESERVE))
+    extent = extent_of(len(head), placed, alignment)
+    write_header(head, extent)
+    return file_chunks(head, extent, placed, segments)
+
+
+def write_pte(
+    path: str | os.PathLike[str],
+    program: schema.Program,
+    segments: Sequence[Blob] = (),
+    *,
+    alignment: int = 16,
+) -> None:
+    """Write a program and its segments. These are streamed, and the file appears whole or not at all.
+
+    Stock ExecuTorch runs only programs that have a `constant_segment` with one offset or more.
+    """
+    write_file(path, program_chunks(program, segments, alignment=alignment))
