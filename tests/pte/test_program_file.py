@@ -211,9 +211,10 @@ class TestTensorData:
         ):
             file.tensor_data(self.tensor(data_buffer_idx=1))
 
-    def test_deprecated_constant_buffer(self) -> None:
+    @pytest.mark.parametrize("segment", [None, SubsegmentOffsets()])
+    def test_deprecated_constant_buffer(self, segment: SubsegmentOffsets | None) -> None:
         buffers = (Buffer(), Buffer(memoryview(b"0123456")))
-        program = dataclasses.replace(one_method(), constant_buffer=buffers)
+        program = dataclasses.replace(one_method(), constant_buffer=buffers, constant_segment=segment)
         with ProgramFile.open(to_bytes(program)) as file:
             assert file.tensor_data(self.tensor(data_buffer_idx=1)) == b"0123"
             with pytest.raises(FormatError, match="constant buffer 2, but there are 2"):

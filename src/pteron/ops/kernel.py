@@ -37,8 +37,13 @@ _INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"//.*")
 
 # How many four-byte scalars a parameter of each type takes, and its code for `struct`.
-_FIELD_TYPES = {"u32": (1, "I"), "i32": (1, "i"), "f32": (1, "f")}
-_VECTORS = {"array<vec4<u32>, 2>": (8, "I"), "array<vec4<i32>, 2>": (8, "i")}
+_FIELD_TYPES = {
+    "u32": (1, "I"),
+    "i32": (1, "i"),
+    "f32": (1, "f"),
+    "array<vec4<u32>, 2>": (8, "I"),
+    "array<vec4<i32>, 2>": (8, "i"),
+}
 
 # The scalar dtypes that a literal array type can hold.
 _LITERAL = {
@@ -68,38 +73,47 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
+class Field:
+    """One parameter: its place in `Params`, how many scalars it holds, and their `struct` code."""
+
+    name: str
+    offset: int
+    count: int
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """One `.wgsl` file, parsed."""
 
     name: str
     text: str
     bindings: tuple[Binding, ...]
-    fields: tuple[tuple[str, int, str], ...]  # Params: name, count, struct code
+    fields: tuple[Field, ...]  # of Params
 
     @property
     def params_nbytes(self) -> int:
-        return max(16, 4 * sum(count for _, count, _ in self.fields))
+        last = self.fields[-1]
+        return -(-(last.offset + 4 * last.count) // 16) * 16
 
     def binding(self, name: str) -> Binding:
         return next(b for b in self.bindings if b.name == name)
 
     def pack(self, params: Mapping[str, int | float | tuple[int, ...]]) -> bytes:
         """The bytes of `Params`, by name. A name too many or too few is an error, not a wrong number."""
-        names = [name for name, _, _ in self.fields]
-        if params.keys() != set(names):
+        if params.keys() != {field.name for field in self.fields}:
+            names = [field.name for field in self.fields]
             raise KeyError(f"kernel {self.name}: Params are {names}, the rule gave {list(params)}")
-        out = bytearray()
-        for name, count, code in self.fields:
-            value = params[name]
+        out = bytearray(self.params_nbytes)
+        for field in self.fields:
+            value = params[field.name]
             items = value if isinstance(value, tuple) else (value,)
-            padded = [*items, *([0] * (count - len(items)))]
-            if code != "f":
-                padded = [int(item) for item in padded]
+            numbers = items if field.code == "f" else [int(item) for item in items]
             try:
-                out += struct.pack(f"<{count}{code}", *padded)
-            except struct.error as error:
-                raise ValueError(f"kernel {self.name}: parameter {name} = {value}: {error}") from None
-        return bytes(out.ljust(16, b"\0"))
+                struct.pack_into(f"<{len(items)}{field.code}", out, field.offset, *numbers)
+            except (struct.error, OverflowError) as error:
+                raise ValueError(f"kernel {self.name}: parameter {field.name} = {value}: {error}") from None
+        return bytes(out)
 
 
 @cache
@@ -111,7 +125,7 @@ def load(name: str) -> Kernel:
         for index, space, access, var, kind in _BINDING.findall(code)
     )
     match = _PARAMS.search(code)
-    fields = tuple(_field(name, *pair) for pair in _FIELD.findall(match.group(1) + ",")) if match else ()
+    fields = _fields(name, _FIELD.findall(match.group(1) + ",")) if match else ()
     return Kernel(name, text, bindings, fields)
 
 
@@ -120,12 +134,17 @@ def _read(name: str) -> str:
     return _INCLUDE.sub(lambda m: _read(f"lib/{m.group(1)}"), text)
 
 
-def _field(kernel: str, name: str, kind: str) -> tuple[str, int, str]:
-    if kind in _FIELD_TYPES:
-        return (name, *_FIELD_TYPES[kind])
-    if kind in _VECTORS:
-        return (name, *_VECTORS[kind])
-    raise TypeError(f"kernel {kernel}: Params.{name} has type {kind}; use u32, i32, f32 or array<vec4<u32>, 2>")
+def _fields(kernel: str, declared: list[tuple[str, str]]) -> tuple[Field, ...]:
+    """Where each field of Params lies: scalars follow each other, arrays start at 16 bytes."""
+    fields, end = [], 0
+    for name, kind in declared:
+        if kind not in _FIELD_TYPES:
+            raise TypeError(f"kernel {kernel}: Params.{name} has type {kind}; there are {', '.join(_FIELD_TYPES)}")
+        count, code = _FIELD_TYPES[kind]
+        offset = end if count == 1 else -(-end // 16) * 16
+        fields.append(Field(name, offset, count, code))
+        end = offset + 4 * count
+    return tuple(fields)
 
 
 def source(
