@@ -194,3 +194,8 @@ def written_unchecked(graph: VkGraph) -> bytes:
 
     flatbuffer = encode(graph, identifier=b"VK00")
     return struct.pack("<4x4sHIIIQ2x", b"VH00", 30, 32, len(flatbuffer), 32 + len(flatbuffer), 0) + flatbuffer
+
+
+def test_a_list_inside_a_list_is_refused() -> None:
+    with pytest.raises(FormatError, match="list inside a list"):
+        write_delegate(VkGraph(values=(VkValue(ValueList((0,))),)))

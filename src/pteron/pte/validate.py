@@ -4,6 +4,7 @@ This is done once, when a file is opened, so that the layers above may index wit
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from pteron.errors import FormatError
 from pteron.pte import schema
@@ -33,7 +34,7 @@ def _check_plan(plan: schema.ExecutionPlan, where: str) -> None:
     _check_values(plan.inputs, count, f"{where}: inputs")
     _check_values(plan.outputs, count, f"{where}: outputs")
     for index, value in enumerate(plan.values):
-        _check_value(value.val, count, f"{where}: value {index}")
+        _check_value(value.val, plan, f"{where}: value {index}")
     for chain in plan.chains:
         _check_values(chain.inputs, count, f"{where}: chain inputs")
         _check_values(chain.outputs, count, f"{where}: chain outputs")
@@ -47,14 +48,25 @@ def _check_values(ids: Iterable[int], count: int, where: str) -> None:
         check_index(index, count, "value", where)
 
 
-def _check_value(value: object, count: int, where: str) -> None:
+def _check_value(value: object, plan: schema.ExecutionPlan, where: str) -> None:
     match value:
-        case schema.IntList(items) | schema.TensorList(items):
-            _check_values(items, count, where)
+        case schema.IntList(items):
+            _check_items(items, plan, schema.Int, where)
+        case schema.TensorList(items):
+            _check_items(items, plan, schema.Tensor, where)
         case schema.OptionalTensorList(items):
-            _check_values((item for item in items if item != -1), count, where)
+            _check_items((item for item in items if item != -1), plan, schema.Tensor | schema.Null, where)
         case schema.Tensor():
             _check_tensor(value, where)
+
+
+def _check_items(ids: Iterable[int], plan: schema.ExecutionPlan, kind: Any, where: str) -> None:
+    """A list holds what its type says, and never another list: whoever opens it need not fear a loop."""
+    for index in ids:
+        check_index(index, len(plan.values), "value", where)
+        item = plan.values[index].val
+        if not isinstance(item, kind):
+            raise FormatError(f"{where}: a list holds value {index}, a {type(item).__name__}")
 
 
 def _check_tensor(tensor: schema.Tensor, where: str) -> None:

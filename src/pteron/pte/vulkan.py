@@ -212,6 +212,8 @@ def _check_graph(graph: VkGraph) -> None:
         match value.value:
             case ValueList(items):
                 _check_ids(items, count, where)
+                if any(isinstance(graph.values[item].value, ValueList) for item in items):
+                    raise FormatError(f"{where}: a list inside a list")
             case VkTensor(constant_id=constant) if constant >= 0:
                 check_index(constant, len(graph.constants), "constant", where)
 
