@@ -32,7 +32,7 @@ _BINDING = re.compile(
     r"@group\(0\)\s*@binding\((\d+)\)\s*var<(storage|uniform)(?:,\s*(read|read_write))?>\s*(\w+)\s*:\s*([^;]+);"
 )
 _PARAMS = re.compile(r"struct\s+Params\s*\{(.*?)\}", re.DOTALL)
-_FIELD = re.compile(r"(\w+)\s*:\s*(\w+(?:<vec4<\w+>, \d+>)?)\s*,")
+_FIELD = re.compile(r"(\w+)\s*:\s*(\w+(?:<\w+(?:<\w+>, \d+)?>)?)\s*,")
 _INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"//.*")
 
@@ -41,6 +41,8 @@ _FIELD_TYPES = {
     "u32": (1, "I"),
     "i32": (1, "i"),
     "f32": (1, "f"),
+    "vec3<u32>": (3, "I"),
+    "vec3<i32>": (3, "i"),
     "array<vec4<u32>, 2>": (8, "I"),
     "array<vec4<i32>, 2>": (8, "i"),
 }
@@ -135,7 +137,7 @@ def _read(name: str) -> str:
 
 
 def _fields(kernel: str, declared: list[tuple[str, str]]) -> tuple[Field, ...]:
-    """Where each field of Params lies: scalars follow each other, arrays start at 16 bytes."""
+    """Where each field of Params lies: scalars follow each other, vectors and arrays start at 16 bytes."""
     fields, end = [], 0
     for name, kind in declared:
         if kind not in _FIELD_TYPES:

@@ -1,0 +1,150 @@
+"""Convolutions of one, two and three spatial dimensions, plain and transposed, batched and not.
+
+All are one kernel over three spatial dimensions: those that are missing are lifted with ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pteron.graph.dispatch import Dispatch, describe, quads, threads
+from pteron.graph.live import LiveTensor
+from pteron.graph.op import check, op
+from pteron.graph.values import Shape
+from pteron.ops.elementwise import F32_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How a kernel walks over the spatial dimensions."""
+
+    kernel: Shape
+    stride: Shape
+    padding: Shape
+    dilation: Shape
+
+    @staticmethod
+    def of(kernel: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Window:
+        """From lists that may hold one number for all dimensions."""
+        rank = len(kernel)
+        window = Window(kernel, spread(stride, rank), spread(padding, rank), spread(dilation, rank))
+        check(
+            all(n >= 1 for n in (*window.kernel, *window.stride, *window.dilation)), f"{window} is degenerate"
+        )
+        return window
+
+    def output(self, size: Shape) -> Shape:
+        """How many places the window has in an input of this size."""
+        steps = [
+            n + 2 * p - d * (k - 1) - 1
+            for n, k, p, d in zip(size, self.kernel, self.padding, self.dilation, strict=True)
+        ]
+        check(
+            all(n >= 0 for n in steps),
+            f"an input of {describe(size)} is smaller than the window {describe(self.kernel)}, "
+            f"dilated by {describe(self.dilation)}, with padding {describe(self.padding)}",
+        )
+        return tuple(n // s + 1 for n, s in zip(steps, self.stride, strict=True))
+
+    def transposed_output(self, size: Shape, extra: Shape) -> Shape:
+        """The input size that has this many places, and `extra` more elements at its end."""
+        return tuple(
+            (n - 1) * s - 2 * p + d * (k - 1) + e + 1
+            for n, k, s, p, d, e in zip(
+                size, self.kernel, self.stride, self.padding, self.dilation, extra, strict=True
+            )
+        )
+
+    @property
+    def params(self) -> dict[str, Shape]:
+        return {
+            "kernel": lift(self.kernel, 1),
+            "stride": lift(self.stride, 1),
+            "padding": lift(self.padding, 0),
+            "dilation": lift(self.dilation, 1),
+        }
+
+
+def spread(values: Sequence[int], rank: int) -> Shape:
+    """One number per dimension, from a list that may hold one for all of them."""
+    listed = tuple(values) * (rank if len(values) == 1 else 1)
+    check(len(listed) == rank, f"{describe(listed)} does not give one number for each of {rank} dimensions")
+    return listed
+
+
+def lift(values: Shape, neutral: int) -> Shape:
+    """A list over fewer spatial dimensions as one over three."""
+    return (neutral,) * (3 - len(values)) + values
+
+
+@op("aten.convolution.default")
+def convolution(
+    x: LiveTensor,
+    weight: LiveTensor,
+    bias: LiveTensor | None,
+    stride: Shape,
+    padding: Shape,
+    dilation: Shape,
+    transposed: bool,
+    output_padding: Shape,
+    groups: int,
+    out: LiveTensor,
+) -> Dispatch:
+    return conv_with_clamp(  # type: ignore[no-any-return]
+        x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, None, None, out
+    )
+
+
+@op("et_vk.conv_with_clamp.default")
+def conv_with_clamp(
+    x: LiveTensor,
+    weight: LiveTensor,
+    bias: LiveTensor | None,
+    stride: Shape,
+    padding: Shape,
+    dilation: Shape,
+    transposed: bool,
+    output_padding: Shape,
+    groups: int,
+    output_min: float | None,
+    output_max: float | None,
+    out: LiveTensor,
+) -> Dispatch:
+    spatial = weight.rank - 2
+    check(1 <= spatial <= 3, f"weight must have 3, 4 or 5 dimensions, not shape {describe(weight.shape)}")
+    check(
+        x.rank in (spatial + 1, spatial + 2),
+        f"x has shape {describe(x.shape)}, but weight {describe(weight.shape)} wants {spatial} spatial dimensions",
+    )
+    batch = x.shape[: x.rank - spatial - 1]
+    channels, size = x.shape[-spatial - 1], x.shape[-spatial:]
+    outs = weight.shape[1] * groups if transposed else weight.shape[0]
+    wanted = weight.shape[0] if transposed else weight.shape[1] * groups
+    check(
+        channels == wanted, f"x has {channels} channels, but weight {describe(weight.shape)} wants {wanted}"
+    )
+    check(outs % groups == 0, f"{outs} output channels cannot be split into {groups} groups")
+    check(bias is None or bias.numel >= outs, f"bias has fewer elements than the {outs} output channels")
+    window = Window.of(weight.shape[2:], stride, padding, dilation)
+    extra = spread(output_padding, spatial) if output_padding else (0,) * spatial
+    places = window.transposed_output(size, extra) if transposed else window.output(size)
+    out.resize((*batch, outs, *places))
+    params = {
+        "quads": quads(out.numel),
+        "in_channels": channels,
+        "out_channels": outs,
+        "groups": groups,
+        "input": lift(size, 1),
+        "output": lift(places, 1),
+        "low": -F32_MAX if output_min is None else output_min,
+        "high": F32_MAX if output_max is None else output_max,
+        **window.params,
+    }
+    defines = {
+        "HAS_BIAS": bias is not None,
+        "TRANSPOSED": transposed,
+        "CLAMPED": output_min is not None or output_max is not None,
+    }
+    bindings = {"x": x, "weight": weight, "bias": bias or weight, "y": out}
+    return Dispatch("conv", bindings, params, threads(quads(out.numel)), defines)
