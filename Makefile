@@ -1,0 +1,29 @@
+# `make demo` and `make test` set up everything they need by themselves (see scripts/setup.sh).
+.PHONY: demo test test-all lint format setup clean
+
+PY := .venv/bin/python
+PYTEST := $(PY) -m pytest -n 2 --dist loadgroup -q
+
+demo: setup
+	@$(PY) examples/transformer_block.py
+
+test: setup lint
+	$(PYTEST) -m "not slow"
+
+test-all: setup lint
+	$(PYTEST)
+
+lint:
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format:
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+setup:
+	@bash scripts/setup.sh dev
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
