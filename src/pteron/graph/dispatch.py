@@ -8,6 +8,7 @@ call takes the first whose `when` holds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil, isqrt
 from typing import TYPE_CHECKING, TypeAlias
@@ -39,10 +40,10 @@ Bound: TypeAlias = "LiveTensor | LiveInt | Scratch"
 @dataclass(slots=True)
 class Dispatch:
     kernel: str  # the stem of a file in ops/wgsl
-    bindings: dict[str, Bound]  # by the names the WGSL uses
-    params: dict[str, Number]
+    bindings: Mapping[str, Bound]  # by the names the WGSL uses
+    params: Mapping[str, Number]
     grid: Grid
-    defines: dict[str, int | float | bool | str] = field(default_factory=dict)
+    defines: Mapping[str, int | float | bool | str] = field(default_factory=dict)
     code: str = ""  # WGSL that completes the kernel, such as an elementwise function
 
 

@@ -1,6 +1,7 @@
 """Convolutions of one, two and three spatial dimensions, plain and transposed, batched and not.
 
-All are one kernel over three spatial dimensions: those that are missing are lifted with ones.
+All are one gather over three spatial dimensions: those that are missing are lifted with ones. Float32
+goes in tiles of positions and channels; any other dtype element by element.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pteron.graph.dispatch import Dispatch, describe, quads, threads
+from pteron.graph.dispatch import Bound, Dispatch, Number, Route, describe, quads, threads
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
-from pteron.graph.values import Shape
+from pteron.graph.values import Shape, numel
 from pteron.ops.elementwise import F32_MAX
+from pteron.ops.matmul import all_float32, pick
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,10 @@ class Window:
             all(n >= 1 for n in (*window.kernel, *window.stride, *window.dilation)), f"{window} is degenerate"
         )
         return window
+
+    @property
+    def is_pointwise(self) -> bool:
+        return {*self.kernel, *self.stride} == {1} and not any(self.padding)
 
     def output(self, size: Shape) -> Shape:
         """How many places the window has in an input of this size."""
@@ -56,9 +62,13 @@ class Window:
             )
         )
 
-    @property
-    def params(self) -> dict[str, Shape]:
+    def params(self, size: Shape, places: Shape) -> dict[str, Shape]:
+        """As the kernels take it, for an input and an output of these sizes."""
+        if self.is_pointwise:  # the same work on one long row
+            size = places = (numel(size),)
         return {
+            "input": lift(size, 1),
+            "output": lift(places, 1),
             "kernel": lift(self.kernel, 1),
             "stride": lift(self.stride, 1),
             "padding": lift(self.padding, 0),
@@ -90,7 +100,7 @@ def convolution(
     output_padding: Shape,
     groups: int,
     out: LiveTensor,
-) -> Dispatch:
+) -> list[Route]:
     return conv_with_clamp(  # type: ignore[no-any-return]
         x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, None, None, out
     )
@@ -110,12 +120,12 @@ def conv_with_clamp(
     output_min: float | None,
     output_max: float | None,
     out: LiveTensor,
-) -> Dispatch:
+) -> list[Route]:
     spatial = weight.rank - 2
     check(1 <= spatial <= 3, f"weight must have 3, 4 or 5 dimensions, not shape {describe(weight.shape)}")
     check(
         x.rank in (spatial + 1, spatial + 2),
-        f"x has shape {describe(x.shape)}, but weight {describe(weight.shape)} wants {spatial} spatial dimensions",
+        f"x has shape {describe(x.shape)}, but weight {describe(weight.shape)} has {spatial} spatial ones",
     )
     batch = x.shape[: x.rank - spatial - 1]
     channels, size = x.shape[-spatial - 1], x.shape[-spatial:]
@@ -130,21 +140,27 @@ def conv_with_clamp(
     extra = spread(output_padding, spatial) if output_padding else (0,) * spatial
     places = window.transposed_output(size, extra) if transposed else window.output(size)
     out.resize((*batch, outs, *places))
-    params = {
-        "quads": quads(out.numel),
+    params: dict[str, Number] = {
+        "batch": numel(batch),
         "in_channels": channels,
         "out_channels": outs,
         "groups": groups,
-        "input": lift(size, 1),
-        "output": lift(places, 1),
-        "low": -F32_MAX if output_min is None else output_min,
-        "high": F32_MAX if output_max is None else output_max,
-        **window.params,
+        "low": -F32_MAX if output_min is None else max(output_min, -F32_MAX),
+        "high": F32_MAX if output_max is None else min(output_max, F32_MAX),
+        **window.params(size, places),
     }
-    defines = {
+    defines: dict[str, int | float | bool | str] = {
         "HAS_BIAS": bias is not None,
         "TRANSPOSED": transposed,
         "CLAMPED": output_min is not None or output_max is not None,
     }
-    bindings = {"x": x, "weight": weight, "bias": bias or weight, "y": out}
-    return Dispatch("conv", bindings, params, threads(quads(out.numel)), defines)
+    bindings: dict[str, Bound] = {"x": x, "weight": weight, "bias": bias or weight, "y": out}
+    if not all_float32(x, weight, bias, out):
+        return [Route("any", [Dispatch("conv_any", bindings, params, threads(quads(out.numel)), defines)])]
+
+    def tiled(tile: int) -> Route:
+        tiles = -(-(outs // groups) // tile) * groups * numel(batch) * quads(numel(places))
+        dispatch = Dispatch("conv", bindings, params, threads(tiles), {**defines, "CHANNELS": tile})
+        return Route(f"{tile} channels", [dispatch], when=tile <= outs // groups)
+
+    return pick([tiled(4), tiled(1)], weight.is_fixed)
