@@ -61,6 +61,8 @@ class Method:
         self._elements = [self._check_element(e) for e in graph.elements]
         self._content_rules = self._input_rules()
         self._default_state: State | None = State(self._executor)
+        self._executor.warm_up(self._default_state)
+        self._executor.start()
         dims = dynamic_dims(graph, self._live)
         self.inputs = tuple(_describe(port, dims.get(_id(port), ())) for port in graph.inputs)
         self.outputs = tuple(_describe(port, dims.get(_id(port), ())) for port in graph.outputs)

@@ -15,8 +15,8 @@ import wgpu
 
 from pteron.errors import DeviceError, OutOfMemory
 from pteron.gpu.adapters import Adapter, choose
+from pteron.gpu.encoding import Command, encode
 
-Command: TypeAlias = tuple[Any, Any, int, int, int]  # pipeline, bind group, grid
 Copy: TypeAlias = tuple[Any, int, Any, int, int]  # source, offset, target, offset, bytes
 
 _FEATURES = ("shader-f16", "subgroup", "timestamp-query")
@@ -55,6 +55,7 @@ class Device:
             )
         self._queue = self._device.queue
         self._pipelines: dict[str, Any] = {}
+        self._fence: Any = None
 
     @contextmanager
     def _errors(self, what: str) -> Any:
@@ -155,22 +156,21 @@ class Device:
             encoder = self._device.create_command_encoder()
             for copy in before:
                 encoder.copy_buffer_to_buffer(*copy)
-            self._encode(encoder, commands)
+            compute = encoder.begin_compute_pass()
+            encode(compute, commands)
+            compute.end()
             for copy in after:
                 encoder.copy_buffer_to_buffer(*copy)
             self._queue.submit([encoder.finish()])
 
-    @staticmethod
-    def _encode(encoder: Any, commands: Iterable[Command]) -> None:
-        compute = encoder.begin_compute_pass()
-        present = None
-        for pipeline, group, x, y, z in commands:
-            if pipeline is not present:
-                compute.set_pipeline(pipeline)
-                present = pipeline
-            compute.set_bind_group(0, group)
-            compute.dispatch_workgroups(x, y, z)
-        compute.end()
+    def finish(self) -> None:
+        """Wait until everything submitted so far has been done."""
+        with self._errors("wait"):
+            if self._fence is None:
+                self._fence = self._buffer(16, wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST, "fence")
+            self.clear(self._fence)
+            with self.mapped(self._fence, 16):
+                pass
 
     def clear(self, buffer: Any) -> None:
         with self._errors("clear"):

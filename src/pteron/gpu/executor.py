@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pteron.gpu.device import Command, Copy, Device
+from pteron.gpu.device import Copy, Device
+from pteron.gpu.encoding import Command, command
 from pteron.gpu.weights import Weights, upload_constant
-from pteron.graph.dispatch import Dispatch, Grid, Scratch
+from pteron.graph.dispatch import Dispatch, Grid
 from pteron.graph.live import Change, LiveGraph, LiveInt, LiveTensor, NodePlan
 from pteron.graph.memory import Layout, MemoryPlan, aligned, plan_memory
 from pteron.graph.values import Graph, Tensor, ValueId
@@ -87,7 +88,7 @@ class Executor:
         self.weights = weights
         self.layout = Layout.of(graph)
         self.live = LiveGraph(graph, self.layout)
-        self.memory: MemoryPlan = plan_memory(graph, self.layout, self._scratch())
+        self.memory: MemoryPlan = plan_memory(graph, self.layout, self.live.scratch())
         self._states = {self.layout.storage[t.id] for t in graph.states}
         self._constants = {t.id: weights.buffer(t) for t in self._used_constants()}
         self.activations = [device.storage(n, f"activation {i}") for i, n in enumerate(self.memory.buffers)]
@@ -103,22 +104,8 @@ class Executor:
         self.staging_nbytes = sum(aligned(p.value.max_nbytes) for p in graph.outputs if isinstance(p.value, Tensor))
         self.staging = device.staging(max(self.staging_nbytes, 16), "staging") if self.staging_nbytes else None
         self._commands: tuple[State, list[Command]] | None = None
-        self._write_constants_slots()
-        self.apply(Change(nodes=[i for i, plan in enumerate(self.live.plans) if plan is not None]))
-        self.device.write(self.params, 0, self._shadow)
 
     # -- load -----------------------------------------------------------------------------------
-
-    def _scratch(self) -> Iterable[tuple[int, str, int]]:
-        sizes: dict[tuple[int, str], int] = {}
-        for node, routes in enumerate(self.live.routes):
-            for route in routes:
-                for dispatch in route.dispatches:
-                    for bound in dispatch.bindings.values():
-                        if isinstance(bound, Scratch):
-                            key = (node, bound.name)
-                            sizes[key] = max(sizes.get(key, 0), bound.max_nbytes)
-        return [(node, name, nbytes) for (node, name), nbytes in sizes.items()]
 
     def _used_constants(self) -> list[Tensor]:
         states = {t.id for t in self.graph.states}
@@ -180,6 +167,21 @@ class Executor:
         for value, offset in self._slots.constants.items():
             struct.pack_into("<i", self._shadow, offset, value)
 
+    def warm_up(self, state: State) -> None:
+        """Run every pipeline once on no work: drivers finish compiling at a shader's first use.
+
+        The parameters are still all zero, and a kernel that is given zero elements writes nothing.
+        """
+        once = {site.pipeline: state.groups[site] if site.uses_state else site.group for site in self.sites}
+        self.device.run((), [command(pipeline, group, (1, 1, 1)) for pipeline, group in once.items()], ())
+        self.device.finish()
+
+    def start(self) -> None:
+        """Write the parameters of the plan at the largest shape."""
+        self._write_constants_slots()
+        self.apply(Change(nodes=[i for i, plan in enumerate(self.live.plans) if plan is not None]))
+        self.device.write(self.params, 0, self._shadow)
+
     # -- calls ----------------------------------------------------------------------------------
 
     def apply(self, change: Change) -> tuple[int, int]:
@@ -224,7 +226,7 @@ class Executor:
                         continue  # a zero-sized tensor is no work
                     site = launch.site
                     group = state.groups[site] if site.uses_state else site.group
-                    flat.append((site.pipeline, group, *launch.grid))
+                    flat.append(command(site.pipeline, group, launch.grid))
             self._commands = (state, flat)
         return self._commands[1]
 
@@ -276,7 +278,7 @@ def shader_text(kernel: kernels.Kernel, dispatch: Dispatch) -> str:
         raise KeyError(f"kernel {kernel.name}: bindings are {sorted(names)}, the rule gave {sorted(dispatch.bindings)}")
     dtypes = {}
     for name, bound in dispatch.bindings.items():
-        if isinstance(bound, LiveTensor):
+        if isinstance(bound, (LiveTensor, Scratch)) and bound.dtype is not None:
             if not kernel.binding(name).accepts(bound.dtype):
                 raise TypeError(f"kernel {kernel.name}: binding {name} cannot hold {bound.dtype}")
             dtypes[name] = bound.dtype
