@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from pteron.errors import InputError
+from pteron.graph.dispatch import describe
 from pteron.graph.live import Live, LiveGraph
-from pteron.graph.values import Graph, Tensor, ValueId
+from pteron.graph.values import Graph, Port, Shape, Tensor, ValueId
 
 Dim = tuple[ValueId, int]
 
@@ -45,3 +47,24 @@ def dynamic_dims(graph: Graph, live: LiveGraph) -> dict[ValueId, tuple[int, ...]
         if any(d not in found[i] for i, d in together):
             explore(together)
     return {value: tuple(sorted(dims)) for value, dims in found.items()}
+
+
+def check_shape(port: Port, shape: Shape) -> None:
+    """Refuse a live shape that a port cannot take, whatever the graph would say to it."""
+    largest = port.max_shape
+    if len(shape) != len(largest):
+        raise InputError(
+            f"{port.name}: expected {len(largest)} dimensions (at most {describe(largest)}), "
+            f"got shape {describe(shape)}"
+        )
+    for d, (size, most) in enumerate(zip(shape, largest, strict=True)):
+        if size > most:
+            raise InputError(
+                f"{port.name}: dimension {d} is {size}, but the program was exported for at most {most}: "
+                f"split the input, or export with a larger bound"
+            )
+        if size != most and not port.resizable:
+            raise InputError(
+                f"{port.name}: expected shape {describe(largest)}, got {describe(shape)}: "
+                "the program was exported with a static shape; export it with dynamic_shapes to vary it"
+            )

@@ -15,7 +15,16 @@ from heapq import heapify, heappop, heappush
 from typing import Any, TypeAlias
 
 from pteron.errors import InputError, PteronError, UnsupportedError
-from pteron.graph.dispatch import MAX_GROUPS_PER_DIMENSION, Dispatch, Planned, Route, describe, quads, threads
+from pteron.graph.dispatch import (
+    MAX_GROUPS_PER_DIMENSION,
+    Dispatch,
+    Planned,
+    Route,
+    Scratch,
+    describe,
+    quads,
+    threads,
+)
 from pteron.graph.dtypes import DType
 from pteron.graph.memory import Layout
 from pteron.graph.op import OpError, unchecked
@@ -196,6 +205,18 @@ class LiveGraph:
             except (OpError, ZeroDivisionError, IndexError) as reason:
                 error = reason
         raise OpError(f"cannot be planned before a call gives its integers: {error}")
+
+    def scratch(self) -> list[tuple[int, str, int]]:
+        """The temporary memory of all routes, as (node, name, bytes)."""
+        sizes: dict[tuple[int, str], int] = {}
+        for node, routes in enumerate(self.routes):
+            for route in routes:
+                for dispatch in route.dispatches:
+                    for bound in dispatch.bindings.values():
+                        if isinstance(bound, Scratch):
+                            key = (node, bound.name)
+                            sizes[key] = max(sizes.get(key, 0), bound.max_nbytes)
+        return [(node, name, nbytes) for (node, name), nbytes in sizes.items()]
 
     # -- calls ----------------------------------------------------------------------------------
 
