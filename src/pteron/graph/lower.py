@@ -99,6 +99,8 @@ class Lowering:
             for number, instruction in enumerate(chain.instructions):
                 where = f"instruction {number}" if chain_index == 0 else f"chain {chain_index}, instruction {number}"
                 self._instruction(instruction.instr_args, where)
+        # The exporter writes an integer input as Null: only its use has told what it is.
+        graph.inputs = [self._port("input", n, index) for n, index in enumerate(self.plan.inputs)]
         graph.outputs = [self._port("output", n, index) for n, index in enumerate(self.plan.outputs)]
         self._find_states()
         return graph
@@ -171,7 +173,7 @@ class Lowering:
             host, _ = host_type(value.scalar_type, name)
             resizable = value.shape_dynamism != schema.TensorShapeDynamism.STATIC
             return Port(name, self._plan_tensor(index), host, resizable)
-        if isinstance(value, schema.Int) and (kind == "input" or index in self._values):
+        if index in self._values or (isinstance(value, schema.Int) and kind == "input"):
             return Port(name, self._plan_symint(index), "int", True)
         constant = self._plan_arg(index)
         return Port(name, constant, type(constant).__name__, False)  # type: ignore[arg-type]

@@ -47,7 +47,8 @@ class Segments(Sequence[memoryview]):
     """A file's data segments, each a slice of the file."""
 
     def __init__(self, data: memoryview, extent: Extent, table: Sequence[DataSegment], what: str) -> None:
-        if table and not extent.segment_base:
+        # A program without constants has an empty segment for them, and no header.
+        if any(segment.size for segment in table) and not extent.segment_base:
             raise FormatError(f"{what}: there are {len(table)} segments, but the header does not say where")
         base = extent.segment_base
         self._slices = [_slice(data, base, item, f"{what}: segment {i}") for i, item in enumerate(table)]

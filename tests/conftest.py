@@ -1,0 +1,85 @@
+"""One device for the whole run, and every program exported once, however many workers there are."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pteron.errors import DeviceError
+from pteron.gpu.device import Device
+from tests.exporting import export
+
+
+@pytest.fixture(scope="session")
+def device() -> Iterator[Device]:
+    """The GPU. A machine without one skips the tests that need it, but CI must have one."""
+    try:
+        device = Device()
+    except DeviceError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI must run the GPU tests, but {error}", pytrace=False)
+        pytest.skip(f"no GPU: {error}")
+    yield device
+    device.close()
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this run, which all of its workers see."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+Once = Callable[[str, Callable[[Path], Any]], Path]
+
+
+@pytest.fixture(scope="session")
+def once(shared_folder: Path) -> Once:
+    """`once(name, make)` is a folder that `make` has filled, by whichever worker came first."""
+
+    def folder_made_once(name: str, make: Callable[[Path], Any]) -> Path:
+        folder = shared_folder / name
+        done = folder / ".done"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            _wait_for(done)
+        else:
+            try:
+                make(folder)
+            except BaseException as error:
+                done.write_text(f"{type(error).__name__}: {error}")
+                raise
+            done.touch()
+        if reason := done.read_text():
+            pytest.fail(f"making {name} failed before: {reason}", pytrace=False)
+        return folder
+
+    return folder_made_once
+
+
+def _wait_for(done: Path, seconds: float = 600) -> None:
+    deadline = time.monotonic() + seconds
+    while not done.exists():
+        assert time.monotonic() < deadline, f"{done.parent} was begun by another worker, but never finished"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def exported(once: Once) -> Callable[..., bytes]:
+    """`exported(name, lambda: (module, args, ...))`: the bytes of a program, exported once per run."""
+
+    def program(name: str, arguments: Callable[[], tuple[Any, ...]], **options: Any) -> bytes:
+        def make(folder: Path) -> None:
+            (folder / "program.pte").write_bytes(export(*arguments(), **options))
+
+        return (once(f"programs/{name}", make) / "program.pte").read_bytes()
+
+    return program

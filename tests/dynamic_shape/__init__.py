@@ -1,0 +1,5 @@
+"""Programs exported once at their largest shape, replayed at many live ones.
+
+python -m tests.dynamic_shape export DIR    write programs, inputs and torch's results
+python -m tests.dynamic_shape run DIR       replay what a folder holds, and compare
+"""

@@ -1,0 +1,40 @@
+"""Programs for tests, exported by stock ExecuTorch. torch is imported when the first one is asked for."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+
+def export(
+    module: Any,
+    args: tuple[Any, ...],
+    dynamic_shapes: Any = None,
+    partitioner: bool = True,
+    compile_options: dict[str, Any] | None = None,
+) -> bytes:
+    """The bytes of a `.pte` file: delegated to Vulkan as far as it goes, or not at all."""
+    import torch
+    from executorch.exir import to_edge_transform_and_lower
+
+    program = torch.export.export(module.eval(), args, dynamic_shapes=dynamic_shapes)
+    partitioners = [vulkan_partitioner(compile_options)] if partitioner else None
+    return bytes(to_edge_transform_and_lower(program, partitioner=partitioners).to_executorch().buffer)
+
+
+def vulkan_partitioner(compile_options: dict[str, Any] | None = None) -> Any:
+    from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
+
+    remember_rope_patterns()
+    return VulkanPartitioner(compile_options)
+
+
+@functools.cache
+def remember_rope_patterns() -> None:
+    """The partitioner traces its rope patterns anew for every program, which takes seconds: once is enough."""
+    from executorch.backends.vulkan import patterns  # noqa: F401  registers the patterns
+    from executorch.backends.vulkan.patterns.pattern_registry import fusable_patterns
+
+    for entry in fusable_patterns.values():
+        if entry.get_graphs_fn is not None:
+            entry.get_graphs_fn = functools.cache(entry.get_graphs_fn)
