@@ -14,7 +14,7 @@ from pteron.gpu.device import Copy, Device
 from pteron.gpu.executor import Executor, State
 from pteron.gpu.weights import Weights
 from pteron.graph.dispatch import describe
-from pteron.graph.dynamic import dynamic_dims
+from pteron.graph.dynamic import check_shape, dynamic_dims
 from pteron.graph.live import ContentRule, Live
 from pteron.graph.memory import aligned
 from pteron.graph.values import Element, Graph, Port, Shape, SymInt, Tensor, ValueId, numel
@@ -48,6 +48,25 @@ class Memory:
         return self.weights + self.activations + self.state + self.staging + self.parameters
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The end of a tensor, on its way through the staging buffer. Copies begin and end at whole words."""
+
+    tensor: Tensor
+    shape: Shape
+    source: int
+    place: int
+    nbytes: int
+    skip: int  # bytes between the word where the copy begins and the first element
+
+    @classmethod
+    def of(cls, tensor: Tensor, live: Shape, wanted: Shape, place: int) -> Read:
+        end = numel(live) * tensor.dtype.itemsize
+        start = end - numel(wanted) * tensor.dtype.itemsize
+        source = start & ~3
+        return cls(tensor, wanted, source, place, aligned(end - source, 4) if end else 0, start - source)
+
+
 class Method:
     """A loaded method. Call it with arrays at any live shape; it never allocates or compiles again."""
 
@@ -74,8 +93,18 @@ class Method:
         outputs = self.execute(inputs, state=state, keep_on_gpu=keep_on_gpu)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def execute(self, inputs: Sequence[Any], *, state: State | None = None, keep_on_gpu: bool = False) -> list[Any]:
-        """Run at the inputs' shapes; the outputs as a list, numpy arrays unless they are kept on the GPU."""
+    def execute(
+        self,
+        inputs: Sequence[Any],
+        *,
+        state: State | None = None,
+        keep_on_gpu: bool = False,
+        last_row: bool = False,
+    ) -> list[Any]:
+        """Run at the inputs' shapes; the outputs as a list, numpy arrays unless they are kept on the GPU.
+
+        last_row: read back no more of each output than its last row (the logits of the last token).
+        """
         arrays = self._read_inputs(inputs)
         with self._device.lock:
             state = state or self._state()
@@ -86,7 +115,7 @@ class Method:
             copies = self._upload(arrays, state)
             if keep_on_gpu:
                 return self._run_and_keep(state, copies)
-            return self._run_and_read(state, copies)
+            return self._run_and_read(state, copies, last_row)
 
     def _read_inputs(self, inputs: Sequence[Any]) -> list[Any]:
         """Each input as the GPU takes it, checked against its port. Nothing is changed yet."""
@@ -108,7 +137,7 @@ class Method:
             array: Any = value
         else:
             array = as_numpy(value, port.name)
-        self._check_shape(port, tuple(array.shape))
+        check_shape(port, tuple(array.shape))
         if isinstance(array, GpuArray):
             return array
         ready = to_gpu(array, port.host_type, port.value.dtype, port.name)
@@ -122,24 +151,6 @@ class Method:
             raise InputError(f"{port.name}: the GpuArray belongs to another device: pass its .numpy()")
         if value.gpu_dtype is not port.value.dtype:
             raise InputError(f"{port.name}: expected dtype {port.host_type}, got {value.dtype}")
-
-    def _check_shape(self, port: Port, shape: Shape) -> None:
-        largest = port.max_shape
-        if len(shape) != len(largest):
-            raise InputError(
-                f"{port.name}: expected {len(largest)} dimensions (at most {describe(largest)}), got shape {describe(shape)}"
-            )
-        for d, (size, most) in enumerate(zip(shape, largest, strict=True)):
-            if size > most:
-                raise InputError(
-                    f"{port.name}: dimension {d} is {size}, but the program was exported for at most {most}: "
-                    f"split the input, or export with a larger bound"
-                )
-            if size != most and not port.resizable:
-                raise InputError(
-                    f"{port.name}: expected shape {describe(largest)}, got {describe(shape)}: "
-                    "the program was exported with a static shape; export it with dynamic_shapes to vary it"
-                )
 
     def _changes(self, arrays: list[Any]) -> dict[ValueId, Live]:
         changes: dict[ValueId, Live] = {}
@@ -170,33 +181,41 @@ class Method:
                 self._device.write(buffer, 0, array.reshape(-1).view(np.uint8))
         return copies
 
-    def _run_and_read(self, state: State, before: list[Copy]) -> list[Any]:
-        after: list[Copy] = []
-        places: dict[ValueId, int] = {}
-        offset = 0
-        for port in self.graph.outputs:
-            if isinstance(port.value, Tensor) and port.value.id not in places:
-                nbytes = aligned(numel(self._shape(port.value)) * port.value.dtype.itemsize, 4)
-                places[port.value.id] = offset
-                if numel(self._shape(port.value)):
-                    source = self._executor.buffer(port.value, state)
-                    after.append((source, 0, self._executor.staging, offset, nbytes))
-                offset += aligned(nbytes, 8)
+    def _run_and_read(self, state: State, before: list[Copy], last_row: bool) -> list[Any]:
+        reads = self._plan_reads(last_row)
+        used = [read for read in reads.values() if read.nbytes]
+        staging = self._executor.staging
+        after = [
+            (self._executor.buffer(read.tensor, state), read.source, staging, read.place, read.nbytes)
+            for read in used
+        ]
         self._executor.run(state, before, after)
-        if not after:
-            return [self._output(port, None, places) for port in self.graph.outputs]
-        with self._device.mapped(self._executor.staging, offset) as data:
-            return [self._output(port, data, places) for port in self.graph.outputs]
+        if not used:
+            return [self._output(port, None, reads) for port in self.graph.outputs]
+        with self._device.mapped(staging, used[-1].place + aligned(used[-1].nbytes, 8)) as data:
+            return [self._output(port, data, reads) for port in self.graph.outputs]
 
-    def _output(self, port: Port, data: Any, places: dict[ValueId, int]) -> Any:
+    def _plan_reads(self, last_row: bool) -> dict[ValueId, Read]:
+        """Where in the staging buffer each output goes, and how much of it."""
+        reads: dict[ValueId, Read] = {}
+        place = 0
+        for port in self.graph.outputs:
+            if isinstance(port.value, Tensor) and port.value.id not in reads:
+                shape = self._shape(port.value)
+                read = Read.of(port.value, shape, shape[-1:] if last_row and numel(shape) else shape, place)
+                reads[port.value.id] = read
+                place += aligned(read.nbytes, 8)
+        return reads
+
+    def _output(self, port: Port, data: Any, reads: dict[ValueId, Read]) -> Any:
         if isinstance(port.value, SymInt):
             return self._live.live[port.value.id]
         if not isinstance(port.value, Tensor):
             return port.value
-        shape = self._shape(port.value)
-        if not numel(shape):
-            return np.empty(shape, port.host_type)
-        return from_gpu(data[places[port.value.id] :], port.value.dtype, port.host_type, shape)
+        read = reads[port.value.id]
+        if not read.nbytes:
+            return np.empty(read.shape, port.host_type)
+        return from_gpu(data[read.place + read.skip :], port.value.dtype, port.host_type, read.shape)
 
     def _run_and_keep(self, state: State, before: list[Copy]) -> list[Any]:
         outputs: list[Any] = []
