@@ -8,7 +8,6 @@ import numpy as np
 
 from pteron.errors import UnsupportedError
 from pteron.gpu.device import Device
-from pteron.graph.dtypes import DType
 from pteron.graph.memory import aligned
 from pteron.graph.values import Tensor
 
@@ -19,13 +18,13 @@ class Weights:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.nbytes = 0
-        self._buffers: dict[tuple[int, int, str, DType], Any] = {}
+        self._buffers: dict[tuple[Any, ...], Any] = {}
 
     def buffer(self, tensor: Tensor) -> Any:
         assert tensor.constant is not None
         data = tensor.constant.data
         address = np.frombuffer(data, np.uint8).ctypes.data if len(data) else 0
-        key = (address, len(data), tensor.constant.host_type, tensor.dtype)
+        key = (address, len(data), tensor.constant.host_type, tensor.constant.dim_order, tensor.dtype)
         if key not in self._buffers:
             nbytes = aligned(tensor.max_nbytes)
             buffer = self.device.storage(nbytes, f"constant {tensor.name}")
@@ -40,15 +39,28 @@ class Weights:
         self._buffers.clear()
 
 
+def row_major(tensor: Tensor) -> Any:
+    """A constant's bytes, its dimensions in the order of its shape."""
+    constant = tensor.constant
+    assert constant is not None
+    order = constant.dim_order
+    if order == tuple(sorted(order)):
+        return constant.data
+    stored = np.frombuffer(constant.data, constant.host_type).reshape([tensor.max_shape[d] for d in order])
+    return np.ascontiguousarray(stored.transpose(np.argsort(order)))
+
+
 def upload_constant(device: Device, tensor: Tensor, buffer: Any) -> None:
-    """The constant's bytes, straight from the file; 64-bit ones are narrowed first."""
+    """The constant's bytes, straight from the file; 64-bit ones are narrowed first, and all become row-major."""
     assert tensor.constant is not None
-    data: Any = tensor.constant.data
+    data: Any = row_major(tensor)
     if tensor.constant.host_type != tensor.dtype.label:
         wide = np.frombuffer(data, tensor.constant.host_type)
         narrow = wide.astype(tensor.dtype.label)
         if not tensor.dtype.is_float and not np.array_equal(narrow, wide):
-            raise UnsupportedError(f"constant {tensor.name} holds integers beyond 32 bits, which WebGPU has not")
+            raise UnsupportedError(
+                f"constant {tensor.name} holds integers beyond 32 bits, which WebGPU has not"
+            )
         data = narrow
     if len(data):
         device.write(buffer, 0, data)

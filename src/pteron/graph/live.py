@@ -30,7 +30,7 @@ from pteron.graph.memory import Layout
 from pteron.graph.op import OpError, unchecked
 from pteron.graph.values import Arg, Graph, Node, Shape, SymInt, Tensor, Value, ValueId, numel, values_in
 
-Live: TypeAlias = "Shape | int | None"  # None: a SymInt that no call has told yet
+Live: TypeAlias = "Shape | int | float | None"  # None: a SymInt that no call has told yet
 
 # A decode loop that re-plans a node at every position must not hold on to every plan it made.
 REMEMBERED_PLANS_PER_NODE = 64
@@ -110,7 +110,9 @@ class LiveTensor:
             self.shape = largest
             return
         if len(shape) != len(largest) or any(n > m or n < 0 for n, m in zip(shape, largest, strict=True)):
-            raise OpError(f"its output would be {describe(shape)}, which does not fit its maximum {describe(largest)}")
+            raise OpError(
+                f"its output would be {describe(shape)}, which does not fit its maximum {describe(largest)}"
+            )
         self.shape = shape
 
     def require_contents(self, low: int, high: int, what: str) -> None:
@@ -138,15 +140,15 @@ class LiveInt:
 
 
 class LiveResult:
-    """A SymInt output as a rule sees it."""
+    """A SymInt output as a rule sees it. Arithmetic on sizes may pass through a fraction."""
 
     __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.value: int | None = None
+        self.value: int | float | None = None
 
-    def set(self, value: int) -> None:
-        self.value = int(value)
+    def set(self, value: int | float) -> None:
+        self.value = value if isinstance(value, float) else int(value)
 
 
 @dataclass(slots=True)
@@ -180,28 +182,37 @@ class LiveGraph:
 
     def _build(self) -> None:
         """Plan every node at its largest shape. SymInts that only a call can tell stay unknown."""
+        refused: list[str] = []
         for node in self.graph.nodes:
             unknown = any(self.live[i] is None for i in self._keys[node.index])
+            plan: NodePlan | None = None
+            routes: list[Route] = []
             try:
-                plan, routes = self._probe(node) if unknown else self._apply_rule(node)
+                if unknown or self._is_skipped(node):
+                    routes = self._probe(node)
+                    plan = None if unknown else _skipped(node)
+                else:
+                    plan, routes = self._apply_rule(node)
             except OpError as error:
-                raise UnsupportedError(f"{node.label}: {error}") from None
+                refused.append(f"{node.label}: {error}")
             self.routes.append(routes)
             if plan is None:
                 continue
             self.plans[node.index] = plan
             for value, result in plan.results:
                 self.live[value] = result
+        if refused:
+            raise UnsupportedError("\n".join(refused))
 
-    def _probe(self, node: Node) -> tuple[None, list[Route]]:
+    def _probe(self, node: Node) -> list[Route]:
         """The routes of a node that reads a SymInt nobody knows yet: any plausible value shows them."""
-        if all(isinstance(value, SymInt) for value in node.writes):
-            return None, []
+        if node.writes and all(isinstance(value, SymInt) for value in node.writes):
+            return []
         error: Exception = OpError("cannot be planned")
         for seed in (0, 1):
             try:
                 with unchecked():
-                    return None, self._apply_rule(node, seed=seed)[1]
+                    return self._apply_rule(node, seed=seed)[1]
             except (OpError, ZeroDivisionError, IndexError) as reason:
                 error = reason
         raise OpError(f"cannot be planned before a call gives its integers: {error}")
@@ -275,7 +286,7 @@ class LiveGraph:
         plan = self._memo[index].get(key)
         try:
             if plan is None:
-                plan = self._apply_rule(node)[0]
+                plan = _skipped(node) if self._is_skipped(node) else self._apply_rule(node)[0]
                 self._remember(index, key, plan)
             for guard in plan.guards:
                 value = live[guard.value]
@@ -300,6 +311,9 @@ class LiveGraph:
 
     # -- one node -------------------------------------------------------------------------------
 
+    def _is_skipped(self, node: Node) -> bool:
+        return node.when is not None and self.live[node.when.id] == 0
+
     def _apply_rule(self, node: Node, seed: int | None = None) -> tuple[NodePlan, list[Route]]:
         """Evaluate a node's rule. With a `seed`, unknown SymInts take its value and outputs stay at max."""
         self.visits += 1
@@ -319,7 +333,9 @@ class LiveGraph:
             if isinstance(arg, SymInt):
                 value = self.live[arg.id]
                 assert not isinstance(value, tuple)
-                return LiveInt(arg, value, guards) if uniform else (seed if value is None else value)
+                if uniform:
+                    return LiveInt(arg, value if value is None else int(value), guards)
+                return seed if value is None else value
             if isinstance(arg, tuple):
                 return tuple(view(item, uniform, output) for item in arg)
             return LiveInt(arg, arg, guards) if uniform and isinstance(arg, int) else arg
@@ -343,9 +359,16 @@ class LiveGraph:
             if max(dispatch.grid) > MAX_GROUPS_PER_DIMENSION:
                 raise OpError(f"too much work for one dispatch: grid {dispatch.grid}")
         results = tuple(
-            (value, live.shape if isinstance(live, LiveTensor) else live.value) for value, live in outputs.items()
+            (value, live.shape if isinstance(live, LiveTensor) else live.value)
+            for value, live in outputs.items()
         )
         return NodePlan(results, route.name if route else "", dispatches, tuple(guards)), routes
+
+
+def _skipped(node: Node) -> NodePlan:
+    """A node in a branch that is not taken runs nothing, and nothing reads what it would have written."""
+    results = tuple((v.id, v.max_shape if isinstance(v, Tensor) else 0) for v in node.writes)
+    return NodePlan(results, "skipped", [], ())
 
 
 def copy_dispatch(source: LiveTensor, target: LiveTensor) -> Dispatch:
@@ -365,7 +388,7 @@ def _as_routes(planned: Planned) -> list[Route]:
 
 def _planning_values(node: Node) -> tuple[ValueId, ...]:
     """The values a plan is made from: everything read but the SymInts that kernels read themselves."""
-    ids = {}
+    ids = {} if node.when is None else {node.when.id: None}
     for name, arg in zip(node.op.parameters[:-1], node.args[:-1], strict=True):
         for value in values_in(arg):
             if not (isinstance(value, SymInt) and name in node.op.uniforms):
@@ -376,7 +399,7 @@ def _planning_values(node: Node) -> tuple[ValueId, ...]:
 def _consumers(graph: Graph) -> list[tuple[int, ...]]:
     consumers: list[list[int]] = [[] for _ in graph.values]
     for node in graph.nodes:
-        for value in node.reads:
+        for value in (*node.reads, *([node.when] if node.when else ())):
             consumers[value.id].append(node.index)
     return [tuple(dict.fromkeys(nodes)) for nodes in consumers]
 

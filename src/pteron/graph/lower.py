@@ -1,66 +1,48 @@
 """From the tables of a file to one graph.
 
 The instructions of a method are walked in order. A call of the Vulkan delegate is opened and its
-operators are inlined; a kernel call outside of it becomes a node like any other. Names that no
-operator is registered for are gathered, so that one error lists them all.
+operators are inlined; a kernel call outside of it becomes a node like any other. What no operator
+is registered for is gathered, so that one error lists it all.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from pteron.errors import FormatError, UnsupportedError
-from pteron.graph import op as registry
-from pteron.graph.dtypes import DELEGATE_TYPES, HOST_TYPES, DType
-from pteron.graph.op import OpError
-from pteron.graph.values import (
-    Arg,
-    Constant,
-    Element,
-    Graph,
-    Node,
-    Port,
-    Shape,
-    SymInt,
-    Tensor,
-    Value,
-    ValueId,
-    values_in,
-)
+from pteron.graph import control, outside
+from pteron.graph.build import CAST, VIEW, WRITE_BACK, Builder, Problem
+from pteron.graph.dtypes import HOST_TYPES, DType
+from pteron.graph.inline import Inlining
+from pteron.graph.live import LiveResult
+from pteron.graph.op import OpSpec
+from pteron.graph.problems import unsupported
+from pteron.graph.values import Arg, Constant, Element, Graph, Port, SymInt, Tensor, ValueId
 from pteron.pte import schema, vulkan
 from pteron.pte.file import ProgramFile
 
 VULKAN_BACKEND = "VulkanBackend"
-COPY = "pteron.copy"
-CAST = "pteron.cast"
-WRITE_BACK = "pteron.write_back"
 
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """An operator that no rule is registered for."""
-
-    name: str
-    origin: str
+# A planned tensor's place in ExecuTorch's memory: (memory, offset, bytes).
+Place = tuple[int, int, int]
 
 
 def lower(file: ProgramFile, method: str) -> Graph:
     """The graph of one method. Raises `UnsupportedError` that lists all that cannot be lowered."""
-    lowering = Lowering(file, file.plan(method))
-    graph = lowering.run()
-    if lowering.missing:
-        raise UnsupportedError(describe_missing(method, lowering.missing))
-    check_order(graph)
+    graph, problems = try_lower(file, method)
+    if problems:
+        raise unsupported({method: problems})
     return graph
 
 
-def describe_missing(method: str, missing: Sequence[Missing]) -> str:
-    counts = Counter(item.name for item in missing)
-    first = {item.name: item.origin for item in reversed(missing)}
-    lines = [f"  {name}  ×{count}  (first at {first[name]})" for name, count in counts.items()]
-    return f"method '{method}' uses {len(counts)} operators that Pteron does not have:\n" + "\n".join(lines)
+def try_lower(file: ProgramFile, method: str) -> tuple[Graph, list[Problem]]:
+    """The graph of one method, and what is missing from it."""
+    lowering = Lowering(file, file.plan(method))
+    graph = lowering.run()
+    if not lowering.problems:
+        check_order(graph)
+    return graph, lowering.problems
 
 
 def check_order(graph: Graph) -> None:
@@ -81,76 +63,63 @@ def check_order(graph: Graph) -> None:
             raise FormatError(f"output {port.name} ({port.value!r}) is never written")
 
 
-class Lowering:
+@dataclass(slots=True)
+class Bindings:
+    """What the plan's values stand for at one point of the program."""
+
+    values: dict[int, Arg] = field(default_factory=dict)  # by index into the plan's values
+    written: set[int] = field(default_factory=set)  # tensors that hold a result, or an input
+    at: dict[Place, Tensor] = field(default_factory=dict)  # what each place in memory holds
+    views: dict[int, Tensor] = field(default_factory=dict)  # tensors that are views, and of what
+
+    def copy(self) -> Bindings:
+        return Bindings(self.values.copy(), self.written.copy(), self.at.copy(), self.views.copy())
+
+
+class Lowering(Builder):
     """The state of lowering one method."""
 
     def __init__(self, file: ProgramFile, plan: schema.ExecutionPlan) -> None:
+        super().__init__(plan.name or "")
         self.file = file
         self.plan = plan
-        self.graph = Graph(plan.name or "")
-        self.missing: list[Missing] = []
-        self._values: dict[int, Value] = {}  # by index into the plan's values
+        self.bindings = Bindings()
+        self.loop_counts: list[SymInt | int] = []  # of the loops that are being unrolled, innermost last
+        self._planned: set[ValueId] = set()  # tensors of the plan, rather than of a delegate
+        self._sizes: dict[ValueId, int] = {}  # the largest value of SymInts that are sizes
         self._delegates: dict[int, vulkan.VkDelegate] = {}
+        self._instructions: Sequence[schema.Instruction] = ()
 
     def run(self) -> Graph:
         graph = self.graph
-        graph.inputs = [self._port("input", n, index) for n, index in enumerate(self.plan.inputs)]
-        for chain_index, chain in enumerate(self.plan.chains):
-            for number, instruction in enumerate(chain.instructions):
-                where = f"instruction {number}" if chain_index == 0 else f"chain {chain_index}, instruction {number}"
-                self._instruction(instruction.instr_args, where)
-        # The exporter writes an integer input as Null: only its use has told what it is.
-        graph.inputs = [self._port("input", n, index) for n, index in enumerate(self.plan.inputs)]
-        graph.outputs = [self._port("output", n, index) for n, index in enumerate(self.plan.outputs)]
+        graph.inputs = [self._input(n, index) for n, index in enumerate(self.plan.inputs)]
+        for chain in self.plan.chains:
+            self._instructions = chain.instructions
+            try:
+                self.run_blocks(control.parse(chain.instructions, self.plan.values))
+            except UnsupportedError as error:
+                self.problem("control flow", "the method", str(error))
+        graph.outputs = [self._output(n, index) for n, index in enumerate(self.plan.outputs)]
         self._find_states()
         return graph
 
     # -- values ---------------------------------------------------------------------------------
 
-    def tensor(self, dtype: DType, shape: Shape, name: str, constant: Constant | None = None) -> Tensor:
-        tensor = Tensor(ValueId(len(self.graph.values)), dtype, shape, name, constant)
-        self.graph.values.append(tensor)
-        return tensor
-
-    def symint(self, name: str) -> SymInt:
-        symint = SymInt(ValueId(len(self.graph.values)), name)
-        self.graph.values.append(symint)
-        return symint
-
-    def _plan_tensor(self, index: int) -> Tensor:
-        known = self._values.get(index)
-        if known is None:
-            source = self.plan.values[index].val
-            if not isinstance(source, schema.Tensor):
-                raise FormatError(f"value {index} is used as a tensor but is {type(source).__name__}")
-            host, dtype = host_type(source.scalar_type, f"value {index}")
-            data = self.file.tensor_data(source)
-            constant = None if data is None else Constant(data, host)
-            info = source.extra_tensor_info
-            name = (info.fully_qualified_name if info else None) or f"v{index}"
-            known = self._values[index] = self.tensor(dtype, tuple(source.sizes), name, constant)
-        if not isinstance(known, Tensor):
-            raise FormatError(f"value {index} is used as a tensor and as an integer")
-        return known
-
-    def _plan_symint(self, index: int) -> SymInt:
-        known = self._values.get(index)
-        if known is None:
-            known = self._values[index] = self.symint(f"s{index}")
-        if not isinstance(known, SymInt):
-            raise FormatError(f"value {index} is used as an integer and as a tensor")
-        return known
-
-    def _plan_arg(self, index: int) -> Arg:
-        """An argument of a kernel call: a value of the plan, lists opened."""
+    def read(self, index: int) -> Arg:
+        """An argument: a value of the plan as it stands, lists opened."""
         if index < 0:
             return None
-        if index in self._values:
-            return self._values[index]
         value = self.plan.values[index].val
         match value:
-            case None | schema.Null():
-                return None
+            case schema.Tensor():
+                return self.read_tensor(index)
+            case schema.IntList() | schema.TensorList() | schema.OptionalTensorList():
+                return tuple(self.read(item) for item in value.items)
+            case schema.DoubleList() | schema.BoolList():
+                return tuple(value.items)
+        if index in self.bindings.values:
+            return self.bindings.values[index]
+        match value:
             case schema.Int():
                 return value.int_val
             case schema.Bool():
@@ -159,67 +128,141 @@ class Lowering:
                 return value.double_val
             case schema.String():
                 return value.string_val
-            case schema.Tensor():
-                return self._plan_tensor(index)
-            case schema.IntList() | schema.TensorList() | schema.OptionalTensorList():
-                return tuple(self._plan_arg(item) for item in value.items)
-            case _:
-                return tuple(value.items)
+        return None
 
-    def _port(self, kind: str, number: int, index: int) -> Port:
+    def read_tensor(self, index: int) -> Tensor:
+        known = self._bound_tensor(index)
+        if known is not None and index in self.bindings.written:
+            return known
+        # The exporter leaves out a view that costs nothing: a tensor that nothing writes, in the
+        # place of one that something wrote.
+        place = self._place(index)
+        source = self.bindings.at.get(place) if place else None
+        if source is None or source is known:
+            known = known or self._make_tensor(index)
+            if place:
+                self.bindings.at[place] = known
+            return known
+        if known is None or self.bindings.views.get(index) is not source:
+            known = self._make_tensor(index, as_view=True)
+            self.bindings.views[index] = source
+            self.node(VIEW, [source, known.max_shape, known], f"value {index}")
+        return known
+
+    def write_tensor(self, index: int) -> Tensor:
+        """Where a result goes. A tensor that was read before is a buffer, and written where it is."""
+        bindings = self.bindings
+        known = self._bound_tensor(index)
+        if known is None or (index in bindings.written and known.constant is None):
+            known = self._make_tensor(index)
+            bindings.written.add(index)
+        place = self._place(index)
+        if place:
+            bindings.at[place] = known
+        return known
+
+    def write_symint(self, index: int) -> SymInt:
+        symint = self.symint(f"s{index}")
+        self.bindings.values[index] = symint
+        return symint
+
+    def _bound_tensor(self, index: int) -> Tensor | None:
+        known = self.bindings.values.get(index)
+        if known is not None and not isinstance(known, Tensor):
+            raise FormatError(f"value {index} is used as a tensor and as an integer")
+        return known
+
+    def _plan_tensor(self, index: int) -> schema.Tensor:
+        source = self.plan.values[index].val
+        if not isinstance(source, schema.Tensor):
+            raise FormatError(f"value {index} is used as a tensor but is {type(source).__name__}")
+        return source
+
+    def _make_tensor(self, index: int, as_view: bool = False) -> Tensor:
+        source = self._plan_tensor(index)
+        host, dtype = host_type(source.scalar_type, f"value {index}")
+        data = None if as_view else self.file.tensor_data(source)
+        constant = None if data is None else Constant(data, host, source.dim_order)
+        info = source.extra_tensor_info
+        name = (info.fully_qualified_name if info else None) or f"v{index}"
+        tensor = self.tensor(dtype, tuple(source.sizes), name, constant)
+        self.bindings.values[index] = tensor
+        self._planned.add(tensor.id)
+        return tensor
+
+    def _place(self, index: int) -> Place | None:
+        source = self._plan_tensor(index)
+        where = source.allocation_info
+        if where is None or not source.nbytes:
+            return None
+        return where.memory_id, where.memory_offset, source.nbytes
+
+    # -- inputs, outputs, state -----------------------------------------------------------------
+
+    def _input(self, number: int, index: int) -> Port:
         value = self.plan.values[index].val
-        name = f"{kind}{number}"
+        name = f"input{number}"
         if isinstance(value, schema.Tensor):
             host, _ = host_type(value.scalar_type, name)
             resizable = value.shape_dynamism != schema.TensorShapeDynamism.STATIC
-            return Port(name, self._plan_tensor(index), host, resizable)
-        if index in self._values or (isinstance(value, schema.Int) and kind == "input"):
-            return Port(name, self._plan_symint(index), "int", True)
-        constant = self._plan_arg(index)
+            return Port(name, self.write_tensor(index), host, resizable)
+        if isinstance(value, schema.Int):
+            return Port(name, self.write_symint(index), "int", True)
+        return self._fixed_port(name, index)
+
+    def _output(self, number: int, index: int) -> Port:
+        name = f"output{number}"
+        value = self.read(index)
+        if isinstance(value, Tensor):
+            host, _ = host_type(self._plan_tensor(index).scalar_type, name)
+            return Port(name, value, host, True)
+        if isinstance(value, SymInt):
+            return Port(name, value, "int", True)
+        return self._fixed_port(name, index)
+
+    def _fixed_port(self, name: str, index: int) -> Port:
+        constant = self.read(index)
         return Port(name, constant, type(constant).__name__, False)  # type: ignore[arg-type]
 
     def _find_states(self) -> None:
         """Mutable state: constants that something writes, and planned tensors read before they are written."""
         written: set[ValueId] = set()
-        early: dict[ValueId, Tensor] = {}
+        early: set[ValueId] = set()
         for node in self.graph.nodes:
-            for value in node.reads:
-                if isinstance(value, Tensor) and value.id not in written:
-                    early[value.id] = value
+            early.update(value.id for value in node.reads if value.id not in written)
             written.update(v.id for v in node.writes)
             written.update(t.id for t in node.mutates)
-        planned = {v.id for v in self._values.values()}
         inputs = self.graph.input_ids
         self.graph.states = [
             tensor
             for tensor in self.graph.tensors()
             if tensor.id in written
             and tensor.id not in inputs
-            and (tensor.constant is not None or (tensor.id in early and tensor.id in planned))
+            and (tensor.constant is not None or (tensor.id in early and tensor.id in self._planned))
         ]
 
-    # -- nodes ----------------------------------------------------------------------------------
+    # -- instructions ---------------------------------------------------------------------------
 
-    def node(self, name: str, args: Iterable[Arg], origin: str) -> None:
-        spec = registry.find(name)
-        if spec is None:
-            self.missing.append(Missing(name, origin))
-            return
-        index = len(self.graph.nodes)
-        try:
-            bound = spec.bind(args)
-        except OpError as error:
-            raise FormatError(f"{name} ({origin}): {error}") from None
-        reads = tuple(value for arg in bound[:-1] for value in values_in(arg))
-        writes = spec.outputs(bound)
-        target = bound[-1]
-        if isinstance(target, Tensor) and target in reads:
-            # A buffer mutation writes what it reads, which no dispatch may: compute apart, then store.
-            result = self.tensor(target.dtype, target.max_shape, f"{target.name}.new")
-            self.node(name, [*bound[:-1], result], origin)
-            self.node(WRITE_BACK, [result, target, None], origin)
-            return
-        self.graph.nodes.append(Node(index, name, spec, bound, reads, writes, spec.mutated(bound), origin))
+    def run_blocks(self, blocks: Iterable[control.Block]) -> None:
+        for block in blocks:
+            try:
+                match block:
+                    case control.Step():
+                        self._instruction(
+                            self._instructions[block.number].instr_args, f"instruction {block.number}"
+                        )
+                    case control.Branch():
+                        control.lower_branch(self, block)
+                    case control.Loop():
+                        control.lower_loop(self, block)
+            except UnsupportedError as error:
+                self.problem(self._describe(block), f"instruction {block.number}", str(error))
+
+    def _describe(self, block: control.Block) -> str:
+        if isinstance(block, control.Step):
+            call = self._instructions[block.number].instr_args
+            return self._kernel(call) if isinstance(call, schema.KernelCall) else type(call).__name__
+        return type(block).__name__.lower()
 
     def _instruction(self, call: object, where: str) -> None:
         match call:
@@ -228,44 +271,16 @@ class Lowering:
             case schema.KernelCall():
                 self._kernel_call(call, where)
             case schema.MoveCall():
-                self._values[call.move_to] = self._move_source(call.move_from)
-            case schema.FreeCall() | None:
+                self.bindings.values[call.move_to] = self.read(call.move_from)
+                self.bindings.written.add(call.move_to)
+            case schema.FreeCall():
                 pass  # memory is planned for the whole method: there is nothing to free
-            case _:
-                self.missing.append(Missing(f"control flow ({type(call).__name__})", where))
-
-    def _move_source(self, index: int) -> Value:
-        value = self._plan_arg(index)
-        if isinstance(value, (Tensor, SymInt)):
-            return value
-        raise UnsupportedError(f"a MoveCall of the plain value {value!r} is not supported")
-
-    def _kernel_call(self, call: schema.KernelCall, where: str) -> None:
-        operator = self.plan.operators[call.op_index]
-        name = f"{operator.name}.{operator.overload}" if operator.overload else f"{operator.name}"
-        if name == "aten::copy_":
-            target, source, *_ = call.args
-            self.node(WRITE_BACK, [self._plan_tensor(source), self._plan_tensor(target), None], where)
-            return
-        spec = registry.find(name)
-        if spec is None:
-            self.missing.append(Missing(name, where))
-            return
-        # An out-variant lists its output twice: as the `out` argument and as the returned value.
-        ids = list(call.args)
-        if len(ids) == len(spec.parameters) + 1 and ids[-1] == ids[-2]:
-            ids.pop()
-        if ids and isinstance(self.plan.values[ids[-1]].val, schema.Int):
-            self._plan_symint(ids[-1])
-        self.node(name, [self._plan_arg(index) for index in ids], where)
-
-    # -- the delegate ---------------------------------------------------------------------------
 
     def _delegate_call(self, call: schema.DelegateCall, where: str) -> None:
         delegate = self.plan.delegates[call.delegate_index]
         if delegate.id != VULKAN_BACKEND:
             raise UnsupportedError(
-                f"{where} calls the backend '{delegate.id}', which only its own runtime can run: "
+                f"only the backend '{delegate.id}' can run this: "
                 "export the program again with VulkanPartitioner, or with no partitioner at all"
             )
         opened = self._delegates.get(call.delegate_index)
@@ -274,181 +289,171 @@ class Lowering:
             self._delegates[call.delegate_index] = opened
         Inlining(self, opened, call, f"delegate {call.delegate_index}").run()
 
+    # -- kernels --------------------------------------------------------------------------------
 
-class Inlining:
-    """One call of the Vulkan delegate, its operators becoming nodes of the method's graph."""
+    def _kernel(self, call: schema.KernelCall) -> str:
+        operator = self.plan.operators[call.op_index]
+        return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
 
-    def __init__(self, lowering: Lowering, delegate: vulkan.VkDelegate, call: schema.DelegateCall, name: str) -> None:
-        self.lowering = lowering
-        self.delegate = delegate
-        self.graph = delegate.graph
-        self.call = call
-        self.name = name
-        self._values: dict[int, Arg] = {}
+    def _kernel_call(self, call: schema.KernelCall, where: str) -> None:
+        kernel = self._kernel(call)
+        if kernel in outside.NO_OPERATION:
+            return
+        special = _SPECIAL.get(kernel)
+        if special is not None:
+            special(self, call.args, where)
+            return
+        spec = outside.find(kernel)
+        if spec is None:
+            self._define_outputs(kernel, call.args)
+            self.problem(kernel, where)
+            return
+        inputs, outputs = self._split(kernel, call.args)
+        args = outside.with_options(spec, [self.read(index) for index in inputs])
+        if self._is_integer(outputs):
+            self._integer_call(spec, args, outputs[0], where)
+            return
+        place = self.read_tensor if outside.is_in_place(kernel) else self.write_tensor
+        out = tuple(place(index) for index in outputs)
+        self.node(spec.name, [*args, out if spec.parameters[-1] == "outs" else out[0]], where)
 
-    def run(self) -> None:
-        inputs, outputs = self.graph.input_ids, self.graph.output_ids
-        args = self.call.args
-        if len(args) < len(inputs):
-            raise FormatError(f"{self.name}: {len(inputs)} inputs, but the call has {len(args)} arguments")
-        for value, arg in zip(inputs, args, strict=False):
-            self._values[value] = self._input(value, arg)
-        # A plain buffer mutation is exported with more outputs than the call has places for: the
-        # surplus ones come first, and are the buffers' new contents.
-        results = args[len(inputs) :]
-        surplus = len(outputs) - len(results)
-        if surplus < 0:
-            raise FormatError(f"{self.name}: {len(outputs)} outputs, but the call has places for {len(results)}")
-        later = self._bind_outputs(outputs[surplus:], results)
-        for number, call in enumerate(self.graph.chain):
-            self._operator(call, f"{self.name}, operator {number}")
-        for source, target in later:
-            self._node(COPY, [self._value(source), target], "result")
-        for value in outputs[:surplus]:
-            self._write_back(value)
+    def _split(self, kernel: str, ids: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        """The arguments that a kernel reads, and the values that it writes."""
+        last = self.plan.values[ids[-1]].val
+        if outside.is_in_place(kernel):
+            return ids[:-1], ids[:1]
+        if isinstance(last, schema.TensorList):
+            count = len(last.items)
+            listed = tuple(ids[-1 - count : -1]) == tuple(last.items)
+            given_twice = len(ids) > 1 and ids[-2] == ids[-1]
+            return ids[: -1 - count] if listed else ids[: -1 - given_twice], last.items
+        given_twice = len(ids) > 1 and ids[-2] == ids[-1] and isinstance(last, schema.Tensor)
+        return ids[: -1 - given_twice], ids[-1:]
 
-    def _node(self, name: str, args: Iterable[Arg], what: str) -> None:
-        self.lowering.node(name, args, f"{self.name}, {what}")
+    def _is_integer(self, outputs: Sequence[int]) -> bool:
+        return not isinstance(self.plan.values[outputs[0]].val, schema.Tensor)
 
-    def _input(self, value: int, arg: int) -> Arg:
-        wanted = self.graph.values[value].value
-        if isinstance(wanted, vulkan.SymInt):
-            return self.lowering._plan_symint(arg)
-        given = self.lowering._plan_tensor(arg)
-        if isinstance(wanted, vulkan.VkTensor):
-            _, dtype = delegate_type(wanted.datatype, self.name)
-            if dtype != given.dtype:  # such as a float16 delegate between float32 values
-                cast = self.lowering.tensor(dtype, given.max_shape, f"{given.name}.{dtype}")
-                self._node(CAST, [given, cast], "input")
-                return cast
-        return given
+    def _define_outputs(self, kernel: str, ids: Sequence[int]) -> None:
+        """Go on as if an unknown kernel had run, so that only it is reported and not what reads its results."""
+        if not ids:
+            return
+        for index in self._split(kernel, ids)[1]:
+            if isinstance(self.plan.values[index].val, schema.Tensor):
+                self.write_tensor(index)
 
-    def _bind_outputs(self, outputs: Sequence[int], args: Sequence[int]) -> list[tuple[int, Value]]:
-        """Let operators write the caller's values directly; return those that need a copy at the end."""
-        later: list[tuple[int, Value]] = []
-        for value, arg in zip(outputs, args, strict=True):
-            wanted = self.graph.values[value].value
-            target: Value
-            if isinstance(wanted, vulkan.SymInt):
-                target = self.lowering._plan_symint(arg)
-                direct = True
-            else:
-                target = self.lowering._plan_tensor(arg)
-                direct = (
-                    isinstance(wanted, vulkan.VkTensor)
-                    and delegate_type(wanted.datatype, self.name)[1] == target.dtype
-                    and wanted.constant_id < 0
-                    and value not in self._prepacked()
-                )
-            if direct and value not in self._values:
-                self._values[value] = target
-            else:
-                later.append((value, target))
-        return later
+    def _integer_call(self, spec: OpSpec, args: Sequence[Arg], out: int, where: str) -> None:
+        """Arithmetic on integers: done at once where they are all known, else by each call's sweep."""
+        if not any(isinstance(arg, (Tensor, SymInt)) for arg in args):
+            result = LiveResult()
+            spec.rule(*args, result)
+            self.bindings.values[out] = result.value
+            return
+        self.node(spec.name, [*args, self.write_symint(out)], where)
 
-    def _prepacked(self) -> set[int]:
-        return {call.args[-1] for call in self.graph.chain if call.name == "et_vk.prepack.default"}
+    def _sym_size(self, ids: Sequence[int], where: str) -> None:
+        source, dim, out = ids
+        tensor, axis = self.read_tensor(source), self.read(dim)
+        assert isinstance(axis, int)
+        if self._plan_tensor(source).shape_dynamism == schema.TensorShapeDynamism.STATIC:
+            self.bindings.values[out] = tensor.max_shape[axis]
+            return
+        symint = self.write_symint(out)
+        self._sizes[symint.id] = tensor.max_shape[axis]
+        self.node("sym_size.int", [tensor, axis, symint], where)
 
-    def _operator(self, call: vulkan.OperatorCall, origin: str) -> None:
-        name = call.name or ""
-        if name == "et_vk.prepack.default":
-            self._prepack(*call.args)
-        elif name == "et_vk.select_as_symint.default":
-            self._select_as_symint(call.args, origin)
-        else:
-            self.lowering.node(name, [self._value(index) for index in call.args], origin)
+    def _copy(self, ids: Sequence[int], where: str) -> None:
+        """`target.copy_(source)`, which broadcasts and converts."""
+        target_index, source_index = ids[:2]
+        source = self.read_tensor(source_index)
+        fresh = target_index not in self.bindings.values and self._place(target_index) not in self.bindings.at
+        target = self.write_tensor(target_index) if fresh else self.read_tensor(target_index)
+        if source.max_shape != target.max_shape:
+            wide = self.tensor(source.dtype, target.max_shape, f"{source.name}.expanded")
+            self.node("aten.expand_copy.default", [source, target.max_shape, False, wide], where)
+            source = wide
+        if fresh and target.constant is None:
+            self.node(CAST, [source, target], where)
+            return
+        if source.dtype != target.dtype:
+            cast = self.tensor(target.dtype, source.max_shape, f"{source.name}.{target.dtype}")
+            self.node(CAST, [source, cast], where)
+            source = cast
+        self.node(WRITE_BACK, [source, target, None], where)
 
-    def _prepack(self, source: int, out: int) -> None:
-        """A prepacked tensor is its constant: nothing runs. A name of its own lets each be mutated apart."""
-        constant = self._value(source)
-        if not isinstance(constant, Tensor) or constant.constant is None:
-            raise FormatError(f"{self.name}: prepack of value {source}, which is not a constant")
-        self._values[out] = self.lowering.tensor(
-            constant.dtype, constant.max_shape, f"{self.name}.v{out}", constant.constant
-        )
-
-    def _select_as_symint(self, args: Sequence[int], origin: str) -> None:
-        source, dim, index, out = (self._value(i) for i in args)
-        if not (isinstance(source, Tensor) and isinstance(dim, int) and isinstance(index, int)):
-            raise FormatError(f"select_as_symint ({origin}): cannot read an element of {source!r} at {dim}, {index}")
-        if not isinstance(out, SymInt):
-            raise FormatError(f"select_as_symint ({origin}): its result {out!r} is not a SymInt")
-        self.lowering.graph.elements.append(Element(out, source, dim, index))
-
-    def _value(self, index: int) -> Arg:
-        if index < 0:
-            return None
-        if index not in self._values:
-            self._values[index] = self._read_value(index)
-        return self._values[index]
-
-    def _read_value(self, index: int) -> Arg:
-        value = self.graph.values[index].value
-        match value:
-            case None | vulkan.Null():
-                return None
-            case vulkan.Int():
-                return value.int_val
-            case vulkan.Double():
-                return value.double_val
-            case vulkan.Bool():
-                return value.bool_val
-            case vulkan.String():
-                return value.string_val
-            case vulkan.SymInt():
-                return self.lowering.symint(f"{self.name}.s{index}")
-            case vulkan.VkTensor():
-                return self._tensor(index, value)
-            case vulkan.ValueList():
-                return tuple(self._value(item) for item in value.items)
-            case _:
-                return tuple(value.items)
-
-    def _tensor(self, index: int, value: vulkan.VkTensor) -> Tensor:
-        host, dtype = delegate_type(value.datatype, f"{self.name}, value {index}")
-        constant = None
-        if value.constant_id >= 0:
-            data = self.delegate.constant(value.constant_id, self.lowering.file.named_data)
-            constant = Constant(data, host)
-        return self.lowering.tensor(dtype, tuple(value.dims), f"{self.name}.v{index}", constant)
-
-    def _write_back(self, index: int) -> None:
-        """Store a mutated buffer's new contents in the constant that it came from."""
-        result = self._value(index)
-        sources = [t for t in self._ancestors(result) if isinstance(result, Tensor) and _alike(t, result)]
-        if len(sources) != 1 or not isinstance(result, Tensor):
-            raise UnsupportedError(
-                f"{self.name} mutates a buffer, and the file does not say which: export the program with "
-                'VulkanPartitioner({"alias_buffer_mutations": True})'
+    def _copy_index(self, ids: Sequence[int], where: str) -> None:
+        """`target[index] = source` in a loop, whose first iteration decides how large the target is."""
+        target_index, source_index, counter = ids[:3]
+        source, index = self.read_tensor(source_index), self.read(counter)
+        if index == 0 and self.loop_counts:
+            self.node(
+                "pteron.first_row", [source, self.loop_counts[-1], self.write_tensor(target_index)], where
             )
-        self._node(WRITE_BACK, [result, sources[0], None], "buffer mutation")
+        else:
+            self.node("pteron.write_row", [source, self.read_tensor(target_index), index, None], where)
 
-    def _ancestors(self, value: Arg) -> list[Tensor]:
-        """The constants that a value is computed from."""
-        wanted = {v.id for v in values_in(value)}
-        found: dict[ValueId, Tensor] = {}
-        for node in reversed(self.lowering.graph.nodes):
-            if any(v.id in wanted for v in node.writes):
-                for read in node.reads:
-                    wanted.add(read.id)
-                    if isinstance(read, Tensor) and read.constant is not None:
-                        found[read.id] = read
-        return list(found.values())
+    def _item(self, ids: Sequence[int], where: str) -> None:
+        """`tensor.item()`: an integer for the host, which it knows if the tensor is an element of an input."""
+        source, out = self.read_tensor(ids[0]), ids[-1]
+        element = self._element(source)
+        if element is None:
+            self.write_symint(out)
+            raise UnsupportedError(
+                f"the program asks for the number in {source.name}, which is computed on the GPU, in order to go on: "
+                "only an element of an input can be known before the program runs"
+            )
+        self.bindings.values[out] = element
+
+    # -- for control flow -----------------------------------------------------------------------
+
+    def condition(self, index: int) -> Arg:
+        """What a jump depends on: a value the host knows now or in each call, or else a tensor."""
+        value = self.read(index)
+        return (self._element(value) or value) if isinstance(value, Tensor) else value
+
+    def loop_size(self, loop: control.Loop) -> SymInt | int:
+        """What the counter of a loop is compared with, by the instruction before the jump back."""
+        call = self._instructions[loop.number - 1].instr_args
+        if isinstance(call, schema.KernelCall) and self._kernel(call) == "executorch_prim::eq.Scalar":
+            size = self.read(call.args[1])
+            if call.args[2] == loop.condition and isinstance(size, (SymInt, int)):
+                return size
+        raise UnsupportedError(f"the loop that ends at instruction {loop.number} is not a counted one")
+
+    def largest(self, size: SymInt | int) -> int | None:
+        return size if isinstance(size, int) else self._sizes.get(size.id)
+
+    def _element(self, tensor: Tensor) -> SymInt | None:
+        """The first element of a tensor as an integer, if it is an element of an input."""
+        producers = {value.id: node for node in self.graph.nodes for value in node.writes}
+        dim, index = -1, 0
+        while tensor.id not in self.graph.input_ids:
+            node = producers.get(tensor.id)
+            source = node.args[0] if node else None
+            if node is None or not isinstance(source, Tensor):
+                return None
+            if node.name == "aten.select_copy.int" and len(source.max_shape) == 1 and dim == -1:
+                dim, index = 0, node.args[2]  # type: ignore[assignment]
+            elif node.op.alias is None or source.dtype != tensor.dtype or dim == 0:
+                return None
+            tensor = source
+        if not isinstance(index, int):
+            return None
+        symint = self.symint(f"{tensor.name}[{index}]")
+        self.graph.elements.append(Element(symint, tensor, dim, index))
+        return symint
 
 
-def _alike(a: Tensor, b: Tensor) -> bool:
-    return a.max_shape == b.max_shape and a.dtype == b.dtype
+# Kernels that are not one operator's out-variant.
+_SPECIAL: dict[str, Callable[[Lowering, Sequence[int], str], None]] = {
+    "aten::copy_": Lowering._copy,
+    "aten::sym_size.int": Lowering._sym_size,
+    "aten::_local_scalar_dense": Lowering._item,
+    "executorch_prim::et_copy_index.tensor": Lowering._copy_index,
+}
 
 
 def host_type(code: int, what: str) -> tuple[str, DType]:
     known = HOST_TYPES.get(code)
     if known is None:
         raise UnsupportedError(f"{what}: ExecuTorch's scalar type {code} has no counterpart on the GPU")
-    return known
-
-
-def delegate_type(code: int, what: str) -> tuple[str, DType]:
-    known = DELEGATE_TYPES.get(code)
-    if known is None:
-        raise FormatError(f"{what}: unknown delegate data type {code}")
     return known

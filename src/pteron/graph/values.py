@@ -28,10 +28,11 @@ def numel(shape: Shape) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """Bytes in the file, and the host element type they are written in."""
+    """Bytes in the file, the host element type they are written in, and the order of their dimensions."""
 
     data: memoryview
     host_type: str
+    dim_order: tuple[int, ...] = ()  # outermost to innermost; nothing means row-major
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +89,7 @@ class Node:
     writes: tuple[Value, ...]
     mutates: tuple[Tensor, ...]
     origin: str
+    when: SymInt | None = None  # the node runs only in calls in which this is not 0
 
     @property
     def label(self) -> str:

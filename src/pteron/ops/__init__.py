@@ -1,5 +1,17 @@
 """What each operator means. Importing this package registers them all."""
 
-from pteron.ops import attention, conv, create, elementwise, index, matmul, rope, rows, symint, views
+from pteron.ops import attention, control, conv, create, elementwise, index, matmul, rope, rows, symint, views
 
-__all__ = ["attention", "conv", "create", "elementwise", "index", "matmul", "rope", "rows", "symint", "views"]
+__all__ = [
+    "attention",
+    "control",
+    "conv",
+    "create",
+    "elementwise",
+    "index",
+    "matmul",
+    "rope",
+    "rows",
+    "symint",
+    "views",
+]

@@ -1,7 +1,11 @@
-"""SymInts: live sizes and integer arithmetic. Pure host work, in the same sweep as the tensors."""
+"""SymInts: live sizes and the arithmetic on them. Pure host work, in the same sweep as the tensors.
+
+A name such as `add` is what the delegate uses; outside of it the same is `executorch_prim::add.Scalar`.
+"""
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -21,27 +25,45 @@ def sym_numel(x: LiveTensor, out: LiveResult) -> None:
     out.set(x.numel)
 
 
-def arithmetic(name: str, function: Callable[[Any, Any], Any], *aliases: str) -> None:
+def unary(name: str, function: Callable[[Any], Any], *aliases: str) -> None:
+    @op(name, f"executorch_prim::{name}.Scalar", *aliases)
+    def rule(a: Any, out: LiveResult) -> None:
+        out.set(function(a))
+
+
+def binary(name: str, function: Callable[[Any, Any], Any], *aliases: str) -> None:
     @op(name, f"executorch_prim::{name}.Scalar", *aliases)
     def rule(a: Any, b: Any, out: LiveResult) -> None:
         out.set(function(a, b))
 
 
-arithmetic("add", operator.add)
-arithmetic("sub", operator.sub)
-arithmetic("mul", operator.mul)
-arithmetic("floordiv", operator.floordiv)
-arithmetic("mod", operator.mod)
-arithmetic("sym_max", max, "max")
-arithmetic("sym_min", min, "min")
-arithmetic("eq", operator.eq)
-arithmetic("ne", operator.ne)
-arithmetic("lt", operator.lt)
-arithmetic("le", operator.le)
-arithmetic("gt", operator.gt)
-arithmetic("ge", operator.ge)
+binary("add", operator.add)
+binary("sub", operator.sub)
+binary("mul", operator.mul)
+binary("floordiv", operator.floordiv)
+binary("truediv", operator.truediv)
+binary("mod", operator.mod, "executorch_prim::mod.int")
+binary("pow", operator.pow)
+binary("sym_max", max, "max")
+binary("sym_min", min, "min")
+binary("sym_and", lambda a, b: bool(a) and bool(b))
+binary("eq", operator.eq)
+binary("ne", operator.ne)
+binary("lt", operator.lt)
+binary("le", operator.le)
+binary("gt", operator.gt)
+binary("ge", operator.ge)
+
+unary("neg", operator.neg)
+unary("sym_not", operator.not_)
+unary("sym_float", float)
+unary("sym_int", int)
+unary("ceil", math.ceil)
+unary("floor", math.floor)
+unary("round", round)
+unary("trunc", math.trunc)
 
 
-@op("neg", "executorch_prim::neg.Scalar")
-def neg(a: Any, out: LiveResult) -> None:
-    out.set(-a)
+@op("sym_ite", "executorch_prim::sym_ite.Scalar")
+def sym_ite(condition: Any, a: Any, b: Any, out: LiveResult) -> None:
+    out.set(a if condition else b)

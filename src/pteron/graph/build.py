@@ -1,0 +1,88 @@
+"""A graph in the making: its values, its nodes, and what had to be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pteron.errors import FormatError
+from pteron.graph import op as registry
+from pteron.graph.dtypes import DType
+from pteron.graph.op import OpError
+from pteron.graph.values import Arg, Constant, Graph, Node, Shape, SymInt, Tensor, ValueId, values_in
+
+COPY = "pteron.copy"
+CAST = "pteron.cast"
+WRITE_BACK = "pteron.write_back"
+NO_OPERATOR = "there is no such operator"
+VIEW = "aten.view_copy.default"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in a program that Pteron cannot run: what it is, where it stands, and why not."""
+
+    what: str
+    where: str
+    why: str
+
+
+class Builder:
+    """Values and nodes, added one by one. What cannot be added becomes a problem, so that all are listed."""
+
+    def __init__(self, name: str) -> None:
+        self.graph = Graph(name)
+        self.problems: list[Problem] = []
+        self._when: SymInt | None = None
+
+    def tensor(self, dtype: DType, shape: Shape, name: str, constant: Constant | None = None) -> Tensor:
+        tensor = Tensor(ValueId(len(self.graph.values)), dtype, shape, name, constant)
+        self.graph.values.append(tensor)
+        return tensor
+
+    def symint(self, name: str) -> SymInt:
+        symint = SymInt(ValueId(len(self.graph.values)), name)
+        self.graph.values.append(symint)
+        return symint
+
+    def problem(self, what: str, where: str, why: str = NO_OPERATOR) -> None:
+        self.problems.append(Problem(what, where, why))
+
+    def node(self, name: str, args: Iterable[Arg], origin: str) -> None:
+        """Add a call of an operator. Its outputs are its last argument."""
+        spec = registry.find(name)
+        if spec is None:
+            self.problem(name, origin)
+            return
+        try:
+            bound = spec.bind(args)
+        except OpError as error:
+            raise FormatError(f"{name} ({origin}): {error}") from None
+        reads = tuple(value for arg in bound[:-1] for value in values_in(arg))
+        target = bound[-1]
+        if isinstance(target, Tensor) and target in reads:
+            # A buffer mutation writes what it reads, which no dispatch may: compute apart, then store.
+            result = self.tensor(target.dtype, target.max_shape, f"{target.name}.new")
+            self.node(name, [*bound[:-1], result], origin)
+            self.node(WRITE_BACK, [result, target, None], origin)
+            return
+        index = len(self.graph.nodes)
+        node = Node(
+            index, name, spec, bound, reads, spec.outputs(bound), spec.mutated(bound), origin, self._when
+        )
+        self.graph.nodes.append(node)
+
+    @contextmanager
+    def only_when(self, condition: SymInt, origin: str) -> Iterator[None]:
+        """Nodes added meanwhile run only in calls in which the condition holds."""
+        outer = self._when
+        if outer is not None:
+            both = self.symint(f"{outer.name}&{condition.name}")
+            self.node("sym_and", [outer, condition, both], origin)
+            condition = both
+        self._when = condition
+        try:
+            yield
+        finally:
+            self._when = outer

@@ -1,0 +1,49 @@
+"""All that is wrong with a program, said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pteron.errors import UnsupportedError
+from pteron.graph.build import Problem
+
+SHOWN_PLACES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem, and every place where it occurs."""
+
+    method: str
+    what: str
+    why: str
+    places: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.places)
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.places[:SHOWN_PLACES]) + (", ..." if self.count > SHOWN_PLACES else "")
+        return f"{self.what}  ×{self.count}  ({shown}): {self.why}"
+
+
+def findings(problems: Mapping[str, Sequence[Problem]]) -> list[Finding]:
+    """The problems of each method, the same ones together, in the order of the program."""
+    places: dict[tuple[str, str, str], list[str]] = {}
+    for method, found in problems.items():
+        for problem in found:
+            places.setdefault((method, problem.what, problem.why), []).append(problem.where)
+    return [Finding(*key, tuple(where)) for key, where in places.items()]
+
+
+def unsupported(problems: Mapping[str, Sequence[Problem]]) -> UnsupportedError:
+    """One error that lists them all."""
+    lines = []
+    for method in problems:
+        found = findings({method: problems[method]})
+        if found:
+            lines.append(f"method '{method}' uses {len(found)} things that Pteron cannot run:")
+            lines += [f"  {finding}" for finding in found]
+    return UnsupportedError("\n".join(lines))

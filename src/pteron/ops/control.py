@@ -1,0 +1,46 @@
+"""What control flow leaves in a graph: the result of the branch that was taken, and the rows of a loop."""
+
+from __future__ import annotations
+
+from pteron.graph.dispatch import Dispatch, Route, describe, quads, threads
+from pteron.graph.live import LiveTensor, copy_dispatch
+from pteron.graph.op import check, op
+from pteron.graph.values import numel
+
+
+@op("pteron.choose")
+def choose(condition: int, a: LiveTensor, b: LiveTensor, out: LiveTensor) -> list[Route]:
+    taken = a if condition else b
+    out.resize(taken.shape)
+    return [
+        Route("then", [copy_dispatch(a, out)], when=bool(condition)),
+        Route("otherwise", [copy_dispatch(b, out)], when=not condition),
+    ]
+
+
+@op("pteron.first_row")
+def first_row(x: LiveTensor, count: int, out: LiveTensor) -> Dispatch:
+    """The first of `count` rows, which decides the shape of them all."""
+    out.resize((count, *x.shape))
+    return _put_row(x, out, 0)
+
+
+@op("pteron.write_row", mutates=["target"])
+def write_row(x: LiveTensor, target: LiveTensor, index: int, out: None) -> Dispatch:
+    check(
+        x.shape == target.shape[1:] and index < target.shape[0],
+        f"row {index} of {describe(target.shape)} cannot hold {describe(x.shape)}",
+    )
+    return _put_row(x, target, index)
+
+
+def _put_row(x: LiveTensor, target: LiveTensor, index: int) -> Dispatch:
+    rows = target.shape[0]
+    params = {
+        "quads": quads(target.numel),
+        "inner": numel(x.shape),
+        "length": 1,
+        "total": rows,
+        "start": index,
+    }
+    return Dispatch("strided_write", {"x": x, "y": target}, params, threads(quads(target.numel)))
