@@ -9,7 +9,7 @@ from pteron.graph.dispatch import Dispatch, quads, threads
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape
-from pteron.ops.elementwise import _f32, _i32
+from pteron.ops.elementwise import as_f32, as_i32
 
 
 def ramp(out: LiveTensor, start: float | int, step: float | int = 0) -> Dispatch:
@@ -19,16 +19,18 @@ def ramp(out: LiveTensor, start: float | int, step: float | int = 0) -> Dispatch
     code = f"fn value(i: vec4<u32>) -> y_t4 {{ return {kind}(p.{s}_start) + {kind}(i) * p.{s}_step; }}"
     params = {
         "quads": quads(out.numel),
-        "s_start": _f32(start),
-        "s_step": _f32(step),
-        "k_start": _i32(start),
-        "k_step": _i32(step),
+        "s_start": as_f32(start),
+        "s_step": as_f32(step),
+        "k_start": as_i32(start),
+        "k_step": as_i32(step),
     }
     return Dispatch("fill", {"y": out}, params, threads(quads(out.numel)), code=code)
 
 
 @op("aten.full.default")
-def full(size: Shape, value: Any, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor) -> Dispatch:
+def full(
+    size: Shape, value: Any, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor
+) -> Dispatch:
     out.resize(size)
     return ramp(out, value)
 
@@ -47,7 +49,14 @@ def ones(size: Shape, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveT
 
 @op("aten.full_like.default")
 def full_like(
-    x: LiveTensor, value: Any, dtype: Any, layout: Any, device: Any, pin: Any, memory_format: Any, out: LiveTensor
+    x: LiveTensor,
+    value: Any,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    pin: Any,
+    memory_format: Any,
+    out: LiveTensor,
 ) -> Dispatch:
     out.resize(x.shape)
     return ramp(out, value)

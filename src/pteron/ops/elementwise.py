@@ -1,178 +1,266 @@
 """Elementwise operators: one line each.
 
-The expression is WGSL over four values at a time. `x` (or `a` and `b`) are floats, or integers
+The expression is WGSL over four values at a time. `x` (or `a`, `b` and `c`) are floats, or integers
 where the operator is marked `exact`: it then keeps integer tensors integer. `zero` is four zeros.
+Functions whose names end in 4 are those of wgsl/lib/math.wgsl.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from inspect import Parameter, Signature
 from typing import Any
 
-from pteron.graph.dispatch import Dispatch, quads, threads
+from pteron.graph.dispatch import Dispatch, Number, quads, threads
+from pteron.graph.dtypes import DType
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.ops.shapes import broadcast, broadcast_strides, merge
 
-# WGSL has no infinity literal; no float32 lies beyond these.
 F32_MAX = 3.4028234663852886e38
 I32_MIN, I32_MAX = -(2**31), 2**31 - 1
+TRUTH = "select(vec4<i32>(0), vec4<i32>(1), {})"
 
 
 def unary_dispatch(
-    x: LiveTensor, out: LiveTensor, expression: str, *, exact: bool = False, scalars: tuple[float | int, ...] = ()
+    x: LiveTensor,
+    out: LiveTensor,
+    expression: str,
+    *,
+    exact: bool = False,
+    scalars: Sequence[float | int] = (),
 ) -> Dispatch:
-    """y = expression(x). Scalars are `s0`, `s1` in the expression, of the type it is computed in."""
+    """y = expression(x). Scalars are `s0`, `s1`, `s2` in the expression, of the type it is computed in."""
     out.resize(x.shape)
     integer = exact and not x.dtype.is_float
-    code = _function("v: x_t4", "y_t4", {"x": "v"}, expression, integer, len(scalars))
-    s0, s1 = (*scalars, 0, 0)[:2]
-    params = {"quads": quads(x.numel), "s0": _f32(s0), "s1": _f32(s1), "k0": _i32(s0), "k1": _i32(s1)}
-    return Dispatch("unary", {"x": x, "y": out}, params, threads(quads(x.numel)), code=code)
+    code = _function({"x": "x_t4"}, expression, integer, len(scalars))
+    return Dispatch("unary", {"x": x, "y": out}, _params(out, scalars, 3), threads(quads(x.numel)), code=code)
 
 
 def binary_dispatch(
-    a: LiveTensor, b: LiveTensor, out: LiveTensor, expression: str, *, exact: bool = True, scalar: float | int = 0
+    a: LiveTensor,
+    b: LiveTensor,
+    out: LiveTensor,
+    expression: str,
+    *,
+    exact: bool = True,
+    scalar: float | int = 0,
 ) -> Dispatch:
     """y = expression(a, b) with broadcasting. Integers stay integers if both operands are and `exact`."""
     shape = broadcast(a.shape, b.shape)
     out.resize(shape)
-    integer = exact and not (a.dtype.is_float or b.dtype.is_float)
-    code = _function("u: a_t4, v: b_t4", "y_t4", {"a": "u", "b": "v"}, expression, integer, 1)
-    sizes, (a_strides, b_strides) = merge(shape, broadcast_strides(a.shape, shape), broadcast_strides(b.shape, shape))
+    integer = exact and all_integer(a, b)
+    code = _function({"a": "a_t4", "b": "b_t4"}, expression, integer, 1)
     params = {
-        "quads": quads(out.numel),
-        "rank": len(sizes),
+        **_params(out, (scalar,), 1),
+        **_walks(shape, a=a, b=b),
         "a_same": int(a.numel == out.numel),
         "b_same": int(b.numel == out.numel),
-        "s0": _f32(scalar),
-        "k0": _i32(scalar),
-        "sizes": sizes,
-        "a_strides": a_strides,
-        "b_strides": b_strides,
     }
     return Dispatch("binary", {"a": a, "b": b, "y": out}, params, threads(quads(out.numel)), code=code)
 
 
-def _function(arguments: str, result: str, names: dict[str, str], expression: str, integer: bool, scalars: int) -> str:
+def ternary_dispatch(
+    a: LiveTensor,
+    b: LiveTensor,
+    c: LiveTensor,
+    out: LiveTensor,
+    expression: str,
+    *,
+    exact: bool = True,
+    scalar: float | int = 0,
+) -> Dispatch:
+    """y = expression(a, b, c) with broadcasting. Integers stay integers if the output is one and `exact`."""
+    shape = broadcast(a.shape, b.shape, c.shape)
+    out.resize(shape)
+    code = _function({"a": "a_t4", "b": "b_t4", "c": "c_t4"}, expression, exact and all_integer(out), 1)
+    params = {**_params(out, (scalar,), 1), **_walks(shape, a=a, b=b, c=c)}
+    return Dispatch(
+        "ternary", {"a": a, "b": b, "c": c, "y": out}, params, threads(quads(out.numel)), code=code
+    )
+
+
+def all_integer(*tensors: LiveTensor) -> bool:
+    return not any(t.dtype.is_float for t in tensors)
+
+
+def is_whole(value: float | int) -> bool:
+    return isinstance(value, int) or value.is_integer()
+
+
+def _function(arguments: dict[str, str], expression: str, integer: bool, scalars: int) -> str:
     kind = "vec4<i32>" if integer else "vec4<f32>"
-    lines = [f"let {name} = {kind}({argument});" for name, argument in names.items()]
+    lines = [f"let {name} = {kind}({name}_in);" for name in arguments]
     lines += [f"let s{i} = {kind}(p.{'k' if integer else 's'}{i});" for i in range(scalars)]
     lines += [f"let zero = {kind}();"] * ("zero" in expression)
-    helpers = "".join(text for name, text in _HELPERS.items() if f"{name}(" in expression)
-    return f"{helpers}fn apply({arguments}) -> {result} {{ {' '.join(lines)} return {result}({expression}); }}"
+    takes = ", ".join(f"{name}_in: {kind}" for name, kind in arguments.items())
+    return f"fn apply({takes}) -> y_t4 {{ {' '.join(lines)} return y_t4({expression}); }}"
 
 
-def _f32(value: float | int) -> float:
-    return max(-F32_MAX, min(F32_MAX, float(value))) if not math.isnan(value) else value
+def _params(out: LiveTensor, scalars: Sequence[float | int], places: int) -> dict[str, Number]:
+    params: dict[str, Number] = {"quads": quads(out.numel)}
+    for i in range(places):
+        value = scalars[i] if i < len(scalars) else 0
+        params |= {f"s{i}": as_f32(value), f"k{i}": as_i32(value)}
+    return params
 
 
-def _i32(value: float | int) -> int:
+def _walks(shape: tuple[int, ...], **operands: LiveTensor) -> dict[str, Number]:
+    sizes, strides = merge(shape, *(broadcast_strides(x.shape, shape) for x in operands.values()))
+    named = {f"{name}_strides": walk for name, walk in zip(operands, strides, strict=True)}
+    return {"rank": len(sizes), "sizes": sizes, **named}
+
+
+def as_f32(value: float | int) -> float:
+    """As a float32 parameter: what lies beyond its range is infinite."""
+    value = float(value)
+    return value if math.isnan(value) or abs(value) <= F32_MAX else math.copysign(math.inf, value)
+
+
+def as_i32(value: float | int) -> int:
+    """As an int32 parameter: what lies beyond its range is its end."""
     if isinstance(value, float) and not math.isfinite(value):
         return 0 if math.isnan(value) else (I32_MAX if value > 0 else I32_MIN)
     return max(I32_MIN, min(I32_MAX, int(value)))
 
 
-_HELPERS = {
-    # Abramowitz and Stegun 7.1.26: |error| < 1.5e-7.
-    "erf4": """
-fn erf4(x: vec4<f32>) -> vec4<f32> {
-    let t = 1.0 / (1.0 + 0.3275911 * abs(x));
-    let poly = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t;
-    return sign(x) * (1.0 - poly * exp(-x * x));
-}
-""",
-    # exp() inside tanh overflows on some drivers; beyond 15 the result is 1 in float32.
-    "tanh4": "fn tanh4(x: vec4<f32>) -> vec4<f32> { return tanh(clamp(x, vec4<f32>(-15.0), vec4<f32>(15.0))); }\n",
-    # WGSL's pow is undefined for a negative base; an integer exponent only decides the sign.
-    "pow4": """
-fn pow4(x: vec4<f32>, e: vec4<f32>) -> vec4<f32> {
-    let magnitude = select(pow(abs(x), e), vec4<f32>(1.0), e == vec4<f32>(0.0));
-    let odd = abs(e - 2.0 * floor(e * 0.5)) == vec4<f32>(1.0);
-    let whole = floor(e) == e;
-    let nan = bitcast<vec4<f32>>(vec4<u32>(p.quads | 0x7fc00000u));
-    let negative = select(nan, select(magnitude, -magnitude, odd), whole);
-    return select(magnitude, negative, x < vec4<f32>(0.0));
-}
-""",
-    "ipow4": """
-fn ipow4(x: vec4<i32>, e: vec4<i32>) -> vec4<i32> {
-    var result = vec4<i32>(1);
-    var base = x;
-    var left = e;
-    for (var i = 0; i < 32; i++) {
-        result = select(result, result * base, (left & vec4<i32>(1)) == vec4<i32>(1));
-        base *= base;
-        left >>= vec4<u32>(1u);
-    }
-    return select(result, vec4<i32>(0), e < vec4<i32>(0));
-}
-""",
-    "ifloordiv4": """
-fn ifloordiv4(a: vec4<i32>, b: vec4<i32>) -> vec4<i32> {
-    let q = a / b;
-    return select(q, q - 1, (a % b != vec4<i32>(0)) & ((a < vec4<i32>(0)) != (b < vec4<i32>(0))));
-}
-""",
-}
+# -- how operators are declared -------------------------------------------------------------------
 
 
-def unary(name: str, expression: str, *, exact: bool = False) -> None:
-    @op(name)
+def unary(name: str, expression: str, *, exact: bool = False, integer: str | None = None) -> None:
+    """`integer` is the expression for integer tensors, where it is not the same."""
+
+    @op(f"aten.{name}.default")
     def rule(x: LiveTensor, out: LiveTensor) -> Dispatch:
+        if integer is not None and all_integer(x):
+            return unary_dispatch(x, out, integer, exact=True)
         return unary_dispatch(x, out, expression, exact=exact)
 
 
 def binary(name: str, expression: str, *, exact: bool = True, integer: str | None = None) -> None:
-    """`integer` is the expression for integer operands, where it is not the same."""
-
-    @op(name)
+    @op(f"aten.{name}")
     def rule(a: LiveTensor, b: LiveTensor, out: LiveTensor) -> Dispatch:
-        whole = integer is not None and not (a.dtype.is_float or b.dtype.is_float)
+        whole = integer is not None and all_integer(a, b)
         return binary_dispatch(a, b, out, integer if whole and integer else expression, exact=exact)
 
 
-def comparison(name: str, operator: str) -> None:
-    truth = "select(vec4<i32>(0), vec4<i32>(1), {})"
+def with_scalar(name: str, expression: str, *, exact: bool = True, integer: str | None = None) -> None:
+    """A binary operator whose right operand is the scalar `s0`."""
 
+    @op(f"aten.{name}")
+    def rule(x: LiveTensor, other: Any, out: LiveTensor) -> Dispatch:
+        whole = exact and all_integer(x, out)
+        return unary_dispatch(
+            x, out, integer if whole and integer else expression, exact=whole, scalars=(other,)
+        )
+
+
+def parametric(name: str, attributes: str, expression: str) -> None:
+    """A float operator with scalar attributes, which are `s0`, `s1` and so on in the expression."""
+
+    def rule(x: LiveTensor, *rest: Any) -> Dispatch:
+        *scalars, out = rest
+        return unary_dispatch(x, out, expression, scalars=scalars)
+
+    order = ["x", *attributes.split(), "out"]
+    rule.__signature__ = Signature(  # type: ignore[attr-defined]
+        [Parameter(each, Parameter.POSITIONAL_OR_KEYWORD) for each in order]
+    )
+    op(f"aten.{name}.default")(rule)
+
+
+def comparison(name: str, operator: str) -> None:
     @op(f"aten.{name}.Tensor")
     def tensors(a: LiveTensor, b: LiveTensor, out: LiveTensor) -> Dispatch:
-        return binary_dispatch(a, b, out, truth.format(f"a {operator} b"))
+        return binary_dispatch(a, b, out, TRUTH.format(f"a {operator} b"))
 
     @op(f"aten.{name}.Scalar")
     def scalar(x: LiveTensor, other: Any, out: LiveTensor) -> Dispatch:
         # An integer tensor against 2.5 must be compared as floats.
-        exact = float(other).is_integer() if math.isfinite(other) else False
-        return unary_dispatch(x, out, truth.format(f"x {operator} s0"), exact=exact, scalars=(other,))
+        return unary_dispatch(
+            x, out, TRUTH.format(f"x {operator} s0"), exact=is_whole(other), scalars=(other,)
+        )
 
 
-unary("aten.abs.default", "abs(x)", exact=True)
-unary("aten.neg.default", "-x", exact=True)
-unary("aten.relu.default", "max(x, zero)", exact=True)
-unary("aten.exp.default", "exp(x)")
-unary("aten.log.default", "log(x)")
-unary("aten.log10.default", "log(x) * 0.4342944819032518")
-unary("aten.sqrt.default", "sqrt(x)")
-unary("aten.rsqrt.default", "inverseSqrt(x)")
-unary("aten.reciprocal.default", "1.0 / x")
-unary("aten.sin.default", "sin(x)")
-unary("aten.cos.default", "cos(x)")
-unary("aten.tanh.default", "tanh4(x)")
-unary("aten.erf.default", "erf4(x)")
-unary("aten.sigmoid.default", "1.0 / (1.0 + exp(-x))")
-unary("aten.floor.default", "floor(x)")
-unary("aten.ceil.default", "ceil(x)")
-unary("aten.round.default", "round(x)")
-unary("aten.hardswish.default", "x * clamp(x + 3.0, zero, zero + 6.0) / 6.0")
-unary("aten.logical_not.default", "select(vec4<i32>(0), vec4<i32>(1), x == zero)", exact=True)
+def bitwise(name: str, operator: str) -> None:
+    """On booleans the bits are 0 and 1, so that the same expression serves."""
+    binary(f"bitwise_{name}.Tensor", f"a {operator} b")
 
-binary("aten.mul.Tensor", "a * b")
-binary("aten.div.Tensor", "a / b", exact=False)
-binary("aten.minimum.default", "min(a, b)")
-binary("aten.maximum.default", "max(a, b)")
-binary("aten.pow.Tensor_Tensor", "pow4(a, b)", integer="ipow4(a, b)")
-binary("aten.logical_and.default", "select(vec4<i32>(0), vec4<i32>(1), (a != zero) & (b != zero))")
-binary("aten.logical_or.default", "select(vec4<i32>(0), vec4<i32>(1), (a != zero) | (b != zero))")
+    @op(f"aten.bitwise_{name}.Scalar")
+    def scalar(x: LiveTensor, other: Any, out: LiveTensor) -> Dispatch:
+        return unary_dispatch(x, out, f"x {operator} s0", exact=True, scalars=(int(other),))
+
+
+# -- the operators --------------------------------------------------------------------------------
+
+unary("abs", "abs(x)", exact=True)
+unary("neg", "-x", exact=True)
+unary("sign", "select(zero, zero + 1, x > zero) - select(zero, zero + 1, x < zero)", exact=True)
+unary("square", "x * x", exact=True)
+unary("relu", "select(x, zero, x < zero)", exact=True)
+unary("relu6", "select(select(x, zero, x < zero), zero + 6, x > zero + 6)", exact=True)
+unary("floor", "floor(x)", integer="x")
+unary("ceil", "ceil(x)", integer="x")
+unary("round", "round(x)", integer="x")
+unary("trunc", "trunc(x)", integer="x")
+unary("frac", "x - trunc(x)")
+unary("reciprocal", "1.0 / x")
+unary("sqrt", "sqrt(x)")
+unary("rsqrt", "inverseSqrt(x)")
+unary("exp", "exp(x)")
+unary("exp2", "exp2(x)")
+unary("expm1", "expm1_4(x)")
+unary("log", "log4(x)")
+unary("log2", "log4(x) * 1.4426950408889634")
+unary("log10", "log4(x) * 0.4342944819032518")
+unary("log1p", "log1p4(x)")
+unary("sin", "sin(x)")
+unary("cos", "cos(x)")
+unary("tan", "sin(x) / cos(x)")
+unary("asin", "asin4(x)")
+unary("acos", "acos4(x)")
+unary("atan", "atan4(x)")
+unary("sinh", "sinh4(x)")
+unary("cosh", "cosh4(x)")
+unary("tanh", "tanh4(x)")
+unary("asinh", "asinh4(x)")
+unary("acosh", "acosh4(x)")
+unary("atanh", "atanh4(x)")
+unary("erf", "erf4(x)")
+unary("erfc", "1.0 - erf4(x)")
+unary("sigmoid", "sigmoid4(x)")
+unary("silu", "x * sigmoid4(x)")
+unary("mish", "x * tanh4(softplus4(x))")
+unary("selu", "1.0507009873554805 * select(1.6732632423543772 * expm1_4(x), x, x > zero)")
+unary("log_sigmoid", "-softplus4(-x)")
+unary("hardswish", "x * clamp(x + 3.0, zero, zero + 6.0) / 6.0")
+unary("hardsigmoid", "clamp(x + 3.0, zero, zero + 6.0) / 6.0")
+unary("isnan", TRUTH.format("is_nan4(x)"), integer="zero")
+unary("isinf", TRUTH.format("is_inf4(x)"), integer="zero")
+unary("logical_not", TRUTH.format("x == zero"), exact=True)
+
+binary("mul.Tensor", "a * b")
+binary("div.Tensor", "a / b", exact=False)
+binary("minimum.default", "min_nan4(a, b)", integer="min(a, b)")
+binary("maximum.default", "max_nan4(a, b)", integer="max(a, b)")
+binary("pow.Tensor_Tensor", "pow4(a, b)", integer="ipow4(a, b)")
+binary("fmod.Tensor", "a % b")
+binary("remainder.Tensor", "remainder4(a, b)", integer="iremainder4(a, b)")
+binary("atan2.default", "atan2_4(a, b)", exact=False)
+binary("logical_and.default", TRUTH.format("(a != zero) & (b != zero)"))
+binary("logical_or.default", TRUTH.format("(a != zero) | (b != zero)"))
+binary("logical_xor.default", TRUTH.format("(a != zero) != (b != zero)"))
+
+with_scalar("mul.Scalar", "x * s0")
+with_scalar("div.Scalar", "x / s0", exact=False)
+with_scalar("fmod.Scalar", "x % s0")
+with_scalar("remainder.Scalar", "remainder4(x, s0)", integer="iremainder4(x, s0)")
+with_scalar("pow.Tensor_Scalar", "pow4(x, s0)", integer="ipow4(x, s0)")
+
+bitwise("and", "&")
+bitwise("or", "|")
+bitwise("xor", "^")
 
 comparison("eq", "==")
 comparison("ne", "!=")
@@ -180,6 +268,19 @@ comparison("lt", "<")
 comparison("le", "<=")
 comparison("gt", ">")
 comparison("ge", ">=")
+
+parametric("leaky_relu", "negative_slope", "select(s0 * x, x, x >= zero)")
+parametric("hardshrink", "lambd", "select(x, zero, abs(x) <= s0)")
+parametric("softshrink", "lambd", "select(zero, x - sign(x) * s0, abs(x) > s0)")
+parametric("celu", "alpha", "select(s0 * expm1_4(x / s0), x, x > zero)")
+parametric("softplus", "beta threshold", "select(softplus4(x * s0) / s0, x, x * s0 > s1)")
+parametric("threshold", "threshold value", "select(x, s1, x <= s0)")
+parametric("elu", "alpha scale input_scale", "select(s0 * s1 * expm1_4(x * s2), x * s1, x > zero)")
+
+
+@op("aten.bitwise_not.default")
+def bitwise_not(x: LiveTensor, out: LiveTensor) -> Dispatch:
+    return unary_dispatch(x, out, "1 - x" if x.dtype is DType.bool else "~x", exact=True)
 
 
 @op("aten.add.Tensor")
@@ -192,64 +293,135 @@ def sub(a: LiveTensor, b: LiveTensor, alpha: Any, out: LiveTensor) -> Dispatch:
     return binary_dispatch(a, b, out, "a - s0 * b", scalar=alpha)
 
 
+@op("aten.rsub.Tensor")
+def rsub(a: LiveTensor, b: LiveTensor, alpha: Any, out: LiveTensor) -> Dispatch:
+    return binary_dispatch(a, b, out, "b - s0 * a", scalar=alpha)
+
+
+@op("aten.add.Scalar")
+def add_scalar(x: LiveTensor, other: Any, alpha: Any, out: LiveTensor) -> Dispatch:
+    return unary_dispatch(x, out, "x + s0", exact=all_integer(out), scalars=(other * alpha,))
+
+
+@op("aten.sub.Scalar")
+def sub_scalar(x: LiveTensor, other: Any, alpha: Any, out: LiveTensor) -> Dispatch:
+    return unary_dispatch(x, out, "x - s0", exact=all_integer(out), scalars=(other * alpha,))
+
+
+@op("aten.rsub.Scalar")
+def rsub_scalar(x: LiveTensor, other: Any, alpha: Any, out: LiveTensor) -> Dispatch:
+    return unary_dispatch(x, out, "s0 - s1 * x", exact=all_integer(out), scalars=(other, alpha))
+
+
+@op("aten.pow.Scalar")
+def pow_of_scalar(base: Any, exponent: LiveTensor, out: LiveTensor) -> Dispatch:
+    integer = all_integer(exponent, out)
+    return unary_dispatch(
+        exponent, out, "ipow4(s0, x)" if integer else "pow4(s0, x)", exact=integer, scalars=(base,)
+    )
+
+
 @op("aten.div.Tensor_mode")
 def div_mode(a: LiveTensor, b: LiveTensor, rounding_mode: str | None, out: LiveTensor) -> Dispatch:
-    integer = not (a.dtype.is_float or b.dtype.is_float)
-    match rounding_mode:
-        case None:
-            return binary_dispatch(a, b, out, "a / b", exact=False)
-        case "floor":
-            return binary_dispatch(a, b, out, "ifloordiv4(a, b)" if integer else "floor(a / b)")
-        case "trunc":
-            return binary_dispatch(a, b, out, "a / b" if integer else "trunc(a / b)")
-    check(False, f"rounding_mode must be 'floor', 'trunc' or None, not {rounding_mode!r}")
-    raise AssertionError
+    return binary_dispatch(
+        a, b, out, _quotient("a", "b", rounding_mode, all_integer(a, b)), exact=bool(rounding_mode)
+    )
 
 
-@op("aten.clamp.default")
+@op("aten.div.Scalar_mode")
+def div_scalar_mode(x: LiveTensor, other: Any, rounding_mode: str | None, out: LiveTensor) -> Dispatch:
+    integer = all_integer(x, out)
+    return unary_dispatch(
+        x,
+        out,
+        _quotient("x", "s0", rounding_mode, integer),
+        exact=integer and bool(rounding_mode),
+        scalars=(other,),
+    )
+
+
+def _quotient(a: str, b: str, rounding_mode: str | None, integer: bool) -> str:
+    check(
+        rounding_mode in (None, "floor", "trunc"),
+        f"rounding_mode must be 'floor', 'trunc' or None, not {rounding_mode!r}",
+    )
+    if rounding_mode == "floor":
+        return f"ifloordiv4({a}, {b})" if integer else f"floor({a} / {b})"
+    return f"{a} / {b}" if integer or rounding_mode is None else f"trunc({a} / {b})"
+
+
+@op("aten.clamp.default", "aten.hardtanh.default")
 def clamp(x: LiveTensor, low: Any, high: Any, out: LiveTensor) -> Dispatch:
     bounds = (-math.inf if low is None else low, math.inf if high is None else high)
-    return unary_dispatch(x, out, "min(max(x, s0), s1)", exact=True, scalars=bounds)
+    raised = "select(x, s0, x < s0)"  # NaN passes through, which max would not promise
+    return unary_dispatch(
+        x, out, f"select({raised}, s1, {raised} > s1)", exact=all_integer(out), scalars=bounds
+    )
 
 
-@op("aten.hardtanh.default")
-def hardtanh(x: LiveTensor, low: Any, high: Any, out: LiveTensor) -> Dispatch:
-    return clamp(x, low, high, out)  # type: ignore[no-any-return]
-
-
-@op("aten.pow.Tensor_Scalar")
-def pow_scalar(x: LiveTensor, exponent: Any, out: LiveTensor) -> Dispatch:
-    integer = not x.dtype.is_float and not out.dtype.is_float
-    return unary_dispatch(x, out, "ipow4(x, s0)" if integer else "pow4(x, s0)", exact=integer, scalars=(exponent,))
+@op("aten.clamp.Tensor")
+def clamp_tensor(x: LiveTensor, low: LiveTensor | None, high: LiveTensor | None, out: LiveTensor) -> Dispatch:
+    whole = all_integer(out)
+    lower, upper = ("max", "min") if whole else ("max_nan4", "min_nan4")
+    if low is not None and high is not None:
+        return ternary_dispatch(x, low, high, out, f"{upper}({lower}(a, b), c)")
+    bound = low if low is not None else high
+    assert bound is not None, "torch refuses a clamp without bounds"
+    return binary_dispatch(x, bound, out, f"{lower if low is not None else upper}(a, b)", exact=whole)
 
 
 @op("aten.gelu.default")
 def gelu(x: LiveTensor, approximate: str, out: LiveTensor) -> Dispatch:
     if approximate == "tanh":
-        return unary_dispatch(x, out, "0.5 * x * (1.0 + tanh4(0.7978845608028654 * (x + 0.044715 * x * x * x)))")
+        return unary_dispatch(
+            x, out, "0.5 * x * (1.0 + tanh4(0.7978845608028654 * (x + 0.044715 * x * x * x)))"
+        )
     return unary_dispatch(x, out, "0.5 * x * (1.0 + erf4(x * 0.7071067811865476))")
 
 
-@op("aten.leaky_relu.default")
-def leaky_relu(x: LiveTensor, negative_slope: float, out: LiveTensor) -> Dispatch:
-    return unary_dispatch(x, out, "select(s0 * x, x, x >= zero)", scalars=(negative_slope,))
+@op("aten.logit.default")
+def logit(x: LiveTensor, eps: float | None, out: LiveTensor) -> Dispatch:
+    bounds = (-math.inf, math.inf) if eps is None else (eps, 1 - eps)
+    inside = "min_nan4(max_nan4(x, s0), s1)"
+    return unary_dispatch(x, out, f"log4({inside} / (1.0 - {inside}))", scalars=bounds)
 
 
 @op("aten.where.self")
 def where(condition: LiveTensor, a: LiveTensor, b: LiveTensor, out: LiveTensor) -> Dispatch:
-    shape = broadcast(condition.shape, a.shape, b.shape)
-    out.resize(shape)
-    walks = [broadcast_strides(x.shape, shape) for x in (condition, a, b)]
-    sizes, (c_strides, a_strides, b_strides) = merge(shape, *walks)
-    params = {
-        "quads": quads(out.numel),
-        "rank": len(sizes),
-        "sizes": sizes,
-        "c_strides": c_strides,
-        "a_strides": a_strides,
-        "b_strides": b_strides,
-    }
-    return Dispatch("where", {"c": condition, "a": a, "b": b, "y": out}, params, threads(quads(out.numel)))
+    return ternary_dispatch(condition, a, b, out, "select(c, b, a != zero)")
+
+
+@op("aten.masked_fill.Scalar")
+def masked_fill(x: LiveTensor, mask: LiveTensor, value: Any, out: LiveTensor) -> Dispatch:
+    return binary_dispatch(x, mask, out, "select(a, s0, b != zero)", scalar=value)
+
+
+@op("aten.masked_fill.Tensor")
+def masked_fill_tensor(x: LiveTensor, mask: LiveTensor, value: LiveTensor, out: LiveTensor) -> Dispatch:
+    return ternary_dispatch(mask, value, x, out, "select(c, b, a != zero)")
+
+
+@op("aten.addcmul.default")
+def addcmul(x: LiveTensor, a: LiveTensor, b: LiveTensor, value: Any, out: LiveTensor) -> Dispatch:
+    return ternary_dispatch(x, a, b, out, "a + s0 * b * c", scalar=value)
+
+
+@op("aten.addcdiv.default")
+def addcdiv(x: LiveTensor, a: LiveTensor, b: LiveTensor, value: Any, out: LiveTensor) -> Dispatch:
+    return ternary_dispatch(x, a, b, out, "a + s0 * b / c", exact=False, scalar=value)
+
+
+@op("aten.lerp.Scalar")
+def lerp(a: LiveTensor, b: LiveTensor, weight: Any, out: LiveTensor) -> Dispatch:
+    return binary_dispatch(a, b, out, "a + s0 * (b - a)", scalar=weight)
+
+
+@op("aten.lerp.Tensor")
+def lerp_tensor(a: LiveTensor, b: LiveTensor, weight: LiveTensor, out: LiveTensor) -> Dispatch:
+    return ternary_dispatch(a, b, weight, out, "a + c * (b - a)")
+
+
+# -- conversions ----------------------------------------------------------------------------------
 
 
 @op("aten._to_copy.default", alias="x")

@@ -14,6 +14,7 @@ A binding of type `array<x_word>` takes any dtype. The prelude then supplies, fo
 Narrow types are packed four to a word (two for float16), and a quad is always whole words, so no
 two invocations ever write to the same word. float16 is stored as such and computed as float32,
 which needs no device feature. Any other binding type is taken literally, and only fits its dtype.
+Functions of lib/math.wgsl are there for every kernel that calls them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _BINDING = re.compile(
 _PARAMS = re.compile(r"struct\s+Params\s*\{(.*?)\}", re.DOTALL)
 _FIELD = re.compile(r"(\w+)\s*:\s*(\w+(?:<\w+(?:<\w+>, \d+)?>)?)\s*,")
 _INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.MULTILINE)
+_FUNCTION = re.compile(r"^fn (\w+)\([^\n]*\}$|^fn (\w+)\(.*?^\}", re.MULTILINE | re.DOTALL)
+_CALL = re.compile(r"\b(\w+)\(")
 _COMMENT = re.compile(r"//.*")
 
 # How many four-byte scalars a parameter of each type takes, and its code for `struct`.
@@ -141,7 +144,9 @@ def _fields(kernel: str, declared: list[tuple[str, str]]) -> tuple[Field, ...]:
     fields, end = [], 0
     for name, kind in declared:
         if kind not in _FIELD_TYPES:
-            raise TypeError(f"kernel {kernel}: Params.{name} has type {kind}; there are {', '.join(_FIELD_TYPES)}")
+            raise TypeError(
+                f"kernel {kernel}: Params.{name} has type {kind}; there are {', '.join(_FIELD_TYPES)}"
+            )
         count, code = _FIELD_TYPES[kind]
         offset = end if count == 1 else -(-end // 16) * 16
         fields.append(Field(name, offset, count, code))
@@ -159,7 +164,25 @@ def source(
     parts = [f"const WG = {WORKGROUP}u;"]
     parts += [_define(name, value) for name, value in defines.items()]
     parts += [_lens(b, dtypes[b.name]) for b in kernel.bindings if b.is_generic]
-    return "\n".join([*parts, code, _FLAT, kernel.text])
+    return "\n".join([*parts, _mathematics(code + kernel.text), code, _FLAT, kernel.text])
+
+
+def _mathematics(text: str) -> str:
+    """The functions of lib/math.wgsl that a text calls, and those that they call in turn."""
+    known = _library()
+    needed: dict[str, str] = {}
+    calls = _CALL.findall(text)
+    while calls:
+        name = calls.pop()
+        if name in known and name not in needed:
+            needed[name] = known[name]
+            calls += _CALL.findall(known[name])
+    return "\n".join(needed.values())
+
+
+@cache
+def _library() -> dict[str, str]:
+    return {m.group(1) or m.group(2): m.group() for m in _FUNCTION.finditer(_read("lib/math"))}
 
 
 # A one-dimensional index from a grid that may be folded into two dimensions.

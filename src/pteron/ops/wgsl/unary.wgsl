@@ -4,7 +4,7 @@
 @group(0) @binding(2) var<uniform> p: Params;
 
 // s*: the op's scalars as floats; k*: the same as integers, for integer tensors.
-struct Params { quads: u32, s0: f32, s1: f32, k0: i32, k1: i32 }
+struct Params { quads: u32, s0: f32, s1: f32, s2: f32, k0: i32, k1: i32, k2: i32 }
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {

@@ -1,0 +1,172 @@
+// The mathematics that WGSL lacks, or only promises to few digits. A shader gets the functions it names.
+// NaN is told by its bits: a compiler may assume that x != x never holds.
+
+fn is_nan4(x: vec4<f32>) -> vec4<bool> {
+    return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
+}
+
+fn is_inf4(x: vec4<f32>) -> vec4<bool> {
+    return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) == vec4<u32>(0x7f800000u);
+}
+
+// The larger and the smaller of two, NaN if either is: WGSL's max and min may return the other one.
+fn max_nan4(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> { return select(a, b, (b > a) | is_nan4(b)); }
+fn min_nan4(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> { return select(a, b, (b < a) | is_nan4(b)); }
+
+// log(1 + x) for |x| < 0.5, by the series of 2 atanh(x / (2 + x)).
+fn log1p_series4(x: vec4<f32>) -> vec4<f32> {
+    let s = x / (2.0 + x);
+    let z = s * s;
+    return 2.0 * s * (1.0 + z * (1.0 / 3.0 + z * (0.2 + z * (1.0 / 7.0 + z * (1.0 / 9.0 + z * (1.0 / 11.0 + z / 13.0))))));
+}
+
+// WGSL's log has an absolute error only, which is much near 1: split off the exponent. The driver's
+// log still says what becomes of 0, negative numbers, infinities and NaN.
+fn log4(x: vec4<f32>) -> vec4<f32> {
+    let bits = bitcast<vec4<u32>>(x);
+    let raised = (bits + vec4<u32>(0x004afb0du)) >> vec4<u32>(23u);  // the mantissa then lies in 0.707 .. 1.414
+    let mantissa = bitcast<vec4<f32>>(bits - ((raised - vec4<u32>(127u)) << vec4<u32>(23u)));
+    let exponent = vec4<f32>(vec4<i32>(raised) - vec4<i32>(127));
+    let normal = (x >= vec4<f32>(1.1754944e-38)) & (bits < vec4<u32>(0x7f800000u));
+    return select(log(x), exponent * 0.6931471805599453 + log1p_series4(mantissa - 1.0), normal);
+}
+
+fn log1p4(x: vec4<f32>) -> vec4<f32> { return select(log4(1.0 + x), log1p_series4(x), abs(x) < vec4<f32>(0.3)); }
+
+fn expm1_4(x: vec4<f32>) -> vec4<f32> {
+    let series = x * (1.0 + x / 2.0 * (1.0 + x / 3.0 * (1.0 + x / 4.0 * (1.0 + x / 5.0 * (1.0 + x / 6.0 * (1.0 + x / 7.0))))));
+    return select(exp(x) - 1.0, series, abs(x) < vec4<f32>(0.35));
+}
+
+fn tanh4(x: vec4<f32>) -> vec4<f32> {
+    let e = expm1_4(2.0 * x);
+    return select(1.0 - 2.0 / (exp(2.0 * x) + 1.0), e / (e + 2.0), abs(x) < vec4<f32>(0.175));
+}
+
+fn sigmoid4(x: vec4<f32>) -> vec4<f32> { return 1.0 / (1.0 + exp(-x)); }
+
+fn sinh4(x: vec4<f32>) -> vec4<f32> {
+    let e = expm1_4(abs(x));
+    // Beyond 44, e^-x is nothing; halving the exponent keeps the largest results from overflowing early.
+    let half = exp(0.5 * abs(x));
+    return sign(x) * select(0.5 * (e + e / (e + 1.0)), 0.5 * half * half, abs(x) > vec4<f32>(44.0));
+}
+
+fn cosh4(x: vec4<f32>) -> vec4<f32> {
+    let half = exp(0.5 * abs(x));
+    return 0.5 * half * half + 0.5 * exp(-abs(x));
+}
+
+fn asinh4(x: vec4<f32>) -> vec4<f32> {
+    let a = abs(x);
+    let near = log1p4(a + a * a / (1.0 + sqrt(a * a + 1.0)));
+    return sign(x) * select(near, log4(a) + 0.6931471805599453, a > vec4<f32>(1.0e9));
+}
+
+fn acosh4(x: vec4<f32>) -> vec4<f32> {
+    let t = x - 1.0;
+    return select(log1p4(t + sqrt(2.0 * t + t * t)), log4(x) + 0.6931471805599453, x > vec4<f32>(1.0e9));
+}
+
+fn atanh4(x: vec4<f32>) -> vec4<f32> { return 0.5 * sign(x) * log1p4(2.0 * abs(x) / (1.0 - abs(x))); }
+
+// Arc functions by polynomials on a reduced range, to float32's precision.
+fn atan4(x: vec4<f32>) -> vec4<f32> {
+    let a = abs(x);
+    let far = a > vec4<f32>(2.414213562373095);
+    let middle = !far & (a > vec4<f32>(0.4142135623730950));
+    let r = select(select(a, (a - 1.0) / (a + 1.0), middle), -1.0 / a, far);
+    let base = select(select(vec4<f32>(0.0), vec4<f32>(0.7853981633974483), middle), vec4<f32>(1.5707963267948966), far);
+    let z = r * r;
+    let p4 = ((8.05374449538e-2 * z - 1.38776856032e-1) * z + 1.99777106478e-1) * z - 3.33329491539e-1;
+    return select(sign(x) * (base + (p4 * z * r + r)), x, is_nan4(x));
+}
+
+fn asin_series4(x: vec4<f32>) -> vec4<f32> {
+    let z = x * x;
+    let p5 = (((4.2163199048e-2 * z + 2.4181311049e-2) * z + 4.5470025998e-2) * z + 7.4953002686e-2) * z + 1.6666752422e-1;
+    return p5 * z * x + x;
+}
+
+fn asin4(x: vec4<f32>) -> vec4<f32> {
+    let a = abs(x);
+    let far = 1.5707963267948966 - 2.0 * asin_series4(sqrt(0.5 * (1.0 - a)));
+    return select(sign(x) * far, asin_series4(x), a <= vec4<f32>(0.5));
+}
+
+fn acos4(x: vec4<f32>) -> vec4<f32> {
+    let far = 2.0 * asin_series4(sqrt(0.5 * (1.0 - abs(x))));
+    let outer = select(far, 3.141592653589793 - far, x < vec4<f32>(0.0));
+    return select(outer, 1.5707963267948966 - asin_series4(x), abs(x) <= vec4<f32>(0.5));
+}
+
+fn atan2_4(y: vec4<f32>, x: vec4<f32>) -> vec4<f32> {
+    let zero = vec4<f32>(0.0);
+    let left = (bitcast<vec4<u32>>(x) >> vec4<u32>(31u)) == vec4<u32>(1u);  // -0 counts as left of the axis
+    let below = (bitcast<vec4<u32>>(y) >> vec4<u32>(31u)) == vec4<u32>(1u);
+    let both = is_inf4(x) & is_inf4(y);
+    let steep = select(atan4(abs(y) / abs(x)), vec4<f32>(0.7853981633974483), both);
+    let angle = select(steep, zero, (y == zero) & (x == zero));
+    let turned = select(angle, 3.141592653589793 - angle, left);
+    return select(turned, -turned, below);
+}
+
+// Near zero by a series, for relative precision; further out Abramowitz and Stegun 7.1.26: |error| < 1.5e-7.
+fn erf4(x: vec4<f32>) -> vec4<f32> {
+    let z = x * x;
+    let near = x * ((((((7.853861353153693e-5 * z - 8.010193625184903e-4) * z + 5.188327685732524e-3) * z
+        - 2.685381193529856e-2) * z + 1.128358514861418e-1) * z - 3.761262582423300e-1) * z + 1.128379165726710);
+    let t = 1.0 / (1.0 + 0.3275911 * abs(x));
+    let poly = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t;
+    return select(sign(x) * (1.0 - poly * exp(-z)), near, abs(x) < vec4<f32>(1.0));
+}
+
+// WGSL's pow is undefined for a negative base, and loses digits: whole exponents are multiplied out.
+fn pow4(x: vec4<f32>, e: vec4<f32>) -> vec4<f32> {
+    let whole = (floor(e) == e) & (abs(e) <= vec4<f32>(64.0));
+    var product = vec4<f32>(1.0);
+    var base = x;
+    var left = vec4<u32>(select(vec4<f32>(0.0), abs(e), whole));
+    for (var i = 0; i < 7; i++) {
+        product = select(product, product * base, (left & vec4<u32>(1u)) == vec4<u32>(1u));
+        base *= base;
+        left >>= vec4<u32>(1u);
+    }
+    let multiplied = select(product, 1.0 / product, e < vec4<f32>(0.0));
+    let root = select(sqrt(x), 1.0 / sqrt(x), e < vec4<f32>(0.0));
+    let magnitude = select(pow(abs(x), e), root, abs(e) == vec4<f32>(0.5));
+    let odd = abs(e - 2.0 * floor(e * 0.5)) == vec4<f32>(1.0);
+    let nan = bitcast<vec4<f32>>(vec4<u32>(p.quads | 0x7fc00000u));
+    let negative = select(nan, select(magnitude, -magnitude, odd), floor(e) == e);
+    return select(select(magnitude, negative, x < vec4<f32>(0.0)), multiplied, whole);
+}
+
+fn ipow4(x: vec4<i32>, e: vec4<i32>) -> vec4<i32> {
+    var result = vec4<i32>(1);
+    var base = x;
+    var left = e;
+    for (var i = 0; i < 32; i++) {
+        result = select(result, result * base, (left & vec4<i32>(1)) == vec4<i32>(1));
+        base *= base;
+        left >>= vec4<u32>(1u);
+    }
+    return select(result, vec4<i32>(0), e < vec4<i32>(0));
+}
+
+fn ifloordiv4(a: vec4<i32>, b: vec4<i32>) -> vec4<i32> {
+    let q = a / b;
+    return select(q, q - 1, (a % b != vec4<i32>(0)) & ((a < vec4<i32>(0)) != (b < vec4<i32>(0))));
+}
+
+// Python's remainder, which has the divisor's sign.
+fn remainder4(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
+    let r = a % b;
+    return select(r, r + b, (r != vec4<f32>(0.0)) & ((r < vec4<f32>(0.0)) != (b < vec4<f32>(0.0))));
+}
+
+fn iremainder4(a: vec4<i32>, b: vec4<i32>) -> vec4<i32> {
+    let r = a % b;
+    return select(r, r + b, (r != vec4<i32>(0)) & ((r < vec4<i32>(0)) != (b < vec4<i32>(0))));
+}
+
+fn softplus4(x: vec4<f32>) -> vec4<f32> { return max(x, vec4<f32>(0.0)) + log1p4(exp(-abs(x))); }
