@@ -29,15 +29,12 @@ class Inlining:
         self._values: dict[int, Arg] = {}
 
     def run(self) -> None:
-        inputs, outputs = self.graph.input_ids, self.graph.output_ids
-        args = self.call.args
-        if len(args) < len(inputs):
-            raise FormatError(f"{self.name}: {len(inputs)} inputs, but the call has {len(args)} arguments")
-        for value, arg in zip(inputs, args, strict=False):
+        inputs, results = split_call(self.graph, self.call.args, self.lowering.plan)
+        outputs = self.graph.output_ids
+        for value, arg in inputs:
             self._values[value] = self._input(value, arg)
         # A plain buffer mutation is exported with more outputs than the call has places for: the
         # surplus ones come first, and are the buffers' new contents.
-        results = args[len(inputs) :]
         surplus = len(outputs) - len(results)
         if surplus < 0:
             raise FormatError(
@@ -184,6 +181,30 @@ class Inlining:
 
 def _alike(a: Tensor, b: Tensor) -> bool:
     return a.max_shape == b.max_shape and a.dtype == b.dtype
+
+
+def split_call(
+    graph: vulkan.VkGraph, args: Sequence[int], plan: schema.ExecutionPlan
+) -> tuple[list[tuple[int, int]], Sequence[int]]:
+    """The inputs of a call, as pairs of the delegate's value and the plan's, and the plan's values for its outputs."""
+
+    def is_tensor(at: int) -> bool:
+        return at < len(args) and isinstance(plan.values[args[at]].val, schema.Tensor)
+
+    pairs, at = [], 0
+    for value in graph.input_ids:
+        wants_tensor = isinstance(graph.values[value].value, vulkan.VkTensor)
+        while wants_tensor and at < len(args) and not is_tensor(at):
+            at += 1  # an integer that the caller passes on, but the delegate has no use for
+        if at >= len(args):
+            raise FormatError(
+                f"a delegate has {len(graph.input_ids)} inputs, but its call has {len(args)} arguments"
+            )
+        pairs.append((value, args[at]))
+        at += 1
+    while len(args) - at > len(graph.output_ids) and not is_tensor(at):
+        at += 1
+    return pairs, args[at:]
 
 
 def delegate_type(code: int, what: str) -> tuple[str, DType]:

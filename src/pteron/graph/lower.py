@@ -7,14 +7,14 @@ is registered for is gathered, so that one error lists it all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pteron.errors import FormatError, UnsupportedError
 from pteron.graph import control, outside
 from pteron.graph.build import CAST, VIEW, WRITE_BACK, Builder, Problem
 from pteron.graph.dtypes import HOST_TYPES, DType
-from pteron.graph.inline import Inlining
+from pteron.graph.inline import Inlining, split_call
 from pteron.graph.live import LiveResult
 from pteron.graph.op import OpSpec
 from pteron.graph.problems import unsupported
@@ -88,6 +88,9 @@ class Lowering(Builder):
         self._planned: set[ValueId] = set()  # tensors of the plan, rather than of a delegate
         self._sizes: dict[ValueId, int] = {}  # the largest value of SymInts that are sizes
         self._delegates: dict[int, vulkan.VkDelegate] = {}
+        self._buffers: dict[
+            Place, int
+        ] = {}  # places that are read before they are written, and whose they are
         self._instructions: Sequence[schema.Instruction] = ()
 
     def run(self) -> Graph:
@@ -95,6 +98,7 @@ class Lowering(Builder):
         graph.inputs = [self._input(n, index) for n, index in enumerate(self.plan.inputs)]
         for chain in self.plan.chains:
             self._instructions = chain.instructions
+            self._find_buffers()
             try:
                 self.run_blocks(control.parse(chain.instructions, self.plan.values))
             except UnsupportedError as error:
@@ -128,26 +132,32 @@ class Lowering(Builder):
                 return value.double_val
             case schema.String():
                 return value.string_val
-        return None
+        return self._integer_input(index) if index in self.plan.inputs else None
 
     def read_tensor(self, index: int) -> Tensor:
         known = self._bound_tensor(index)
         if known is not None and index in self.bindings.written:
             return known
-        # The exporter leaves out a view that costs nothing: a tensor that nothing writes, in the
-        # place of one that something wrote.
         place = self._place(index)
-        source = self.bindings.at.get(place) if place else None
-        if source is None or source is known:
-            known = known or self._make_tensor(index)
-            if place:
-                self.bindings.at[place] = known
-            return known
+        source = self._held_at(place) if place else None
+        if source is None:
+            return known or self._make_tensor(index)
+        if source is self._bound_tensor(index):
+            return source
+        # The exporter leaves out a view that costs nothing: a tensor that nothing writes, in the
+        # place of one that something wrote, or of a buffer.
         if known is None or self.bindings.views.get(index) is not source:
             known = self._make_tensor(index, as_view=True)
             self.bindings.views[index] = source
             self.node(VIEW, [source, known.max_shape, known], f"value {index}")
         return known
+
+    def _held_at(self, place: Place) -> Tensor | None:
+        """What lies at a place in memory: the last result that went there, or the buffer that it belongs to."""
+        owner = self._buffers.get(place)
+        if owner is not None and place not in self.bindings.at:
+            self.bindings.at[place] = self._bound_tensor(owner) or self._make_tensor(owner)
+        return self.bindings.at.get(place)
 
     def write_tensor(self, index: int) -> Tensor:
         """Where a result goes. A tensor that was read before is a buffer, and written where it is."""
@@ -208,7 +218,16 @@ class Lowering(Builder):
             return Port(name, self.write_tensor(index), host, resizable)
         if isinstance(value, schema.Int):
             return Port(name, self.write_symint(index), "int", True)
+        if value is None or isinstance(value, schema.Null):
+            return Port(name, None, "None", False)
         return self._fixed_port(name, index)
+
+    def _integer_input(self, index: int) -> SymInt:
+        """The exporter writes an integer input as Null: only that something reads it tells what it is."""
+        number = self.plan.inputs.index(index)
+        symint = self.write_symint(index)
+        self.graph.inputs[number] = Port(f"input{number}", symint, "int", True)
+        return symint
 
     def _output(self, number: int, index: int) -> Port:
         name = f"output{number}"
@@ -223,6 +242,52 @@ class Lowering(Builder):
     def _fixed_port(self, name: str, index: int) -> Port:
         constant = self.read(index)
         return Port(name, constant, type(constant).__name__, False)  # type: ignore[arg-type]
+
+    def _find_buffers(self) -> None:
+        """Mutable buffers are the places in memory that hold something before anything was written there."""
+        written = {self._place(index) for index in self.plan.inputs if self._is_tensor(index)}
+        owners: dict[Place, int] = {}
+        for instruction in self._instructions:
+            reads, writes = self._accesses(instruction.instr_args)
+            for index in reads:
+                place = self._place(index)
+                if place and place not in written:
+                    owners.setdefault(place, index)
+            for index in writes:
+                place = self._place(index)
+                written.add(place)
+                if place in owners:
+                    self._buffers.setdefault(place, index)
+
+    def _accesses(self, call: object) -> tuple[list[int], list[int]]:
+        """The tensors that an instruction reads, and those that it writes, as indices of values."""
+        match call:
+            case schema.KernelCall() if call.args:
+                kernel = self._kernel(call)
+                reads, writes = (
+                    (call.args[1:2], call.args[:1])
+                    if kernel == "aten::copy_"
+                    else self._split(kernel, call.args)
+                )
+            case schema.DelegateCall() if self.plan.delegates[call.delegate_index].id == VULKAN_BACKEND:
+                pairs, writes = split_call(self._open(call.delegate_index).graph, call.args, self.plan)
+                reads = [arg for _, arg in pairs]
+            case schema.MoveCall():
+                reads, writes = [call.move_from], [call.move_to]
+            case _:
+                reads, writes = [], []
+        return list(self._tensors_among(reads)), list(self._tensors_among(writes))
+
+    def _tensors_among(self, indices: Iterable[int]) -> Iterator[int]:
+        for index in indices:
+            value = self.plan.values[index].val if index >= 0 else None
+            if isinstance(value, (schema.TensorList, schema.OptionalTensorList)):
+                yield from self._tensors_among(value.items)
+            elif isinstance(value, schema.Tensor):
+                yield index
+
+    def _is_tensor(self, index: int) -> bool:
+        return isinstance(self.plan.values[index].val, schema.Tensor)
 
     def _find_states(self) -> None:
         """Mutable state: constants that something writes, and planned tensors read before they are written."""
@@ -283,11 +348,12 @@ class Lowering(Builder):
                 f"only the backend '{delegate.id}' can run this: "
                 "export the program again with VulkanPartitioner, or with no partitioner at all"
             )
-        opened = self._delegates.get(call.delegate_index)
-        if opened is None:
-            opened = vulkan.read_delegate(self.file.delegate_blob(delegate))
-            self._delegates[call.delegate_index] = opened
-        Inlining(self, opened, call, f"delegate {call.delegate_index}").run()
+        Inlining(self, self._open(call.delegate_index), call, f"delegate {call.delegate_index}").run()
+
+    def _open(self, index: int) -> vulkan.VkDelegate:
+        if index not in self._delegates:
+            self._delegates[index] = vulkan.read_delegate(self.file.delegate_blob(self.plan.delegates[index]))
+        return self._delegates[index]
 
     # -- kernels --------------------------------------------------------------------------------
 
@@ -365,7 +431,7 @@ class Lowering(Builder):
         """`target.copy_(source)`, which broadcasts and converts."""
         target_index, source_index = ids[:2]
         source = self.read_tensor(source_index)
-        fresh = target_index not in self.bindings.values and self._place(target_index) not in self.bindings.at
+        fresh = target_index not in self.bindings.values and self._place(target_index) not in self._buffers
         target = self.write_tensor(target_index) if fresh else self.read_tensor(target_index)
         if source.max_shape != target.max_shape:
             wide = self.tensor(source.dtype, target.max_shape, f"{source.name}.expanded")
