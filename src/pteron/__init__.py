@@ -5,11 +5,15 @@ program = pteron.load("model.pte")
 y = program(x)
 """
 
-from pteron.arrays import GpuArray
-from pteron.errors import DeviceError, FormatError, InputError, OutOfMemory, PteronError, UnsupportedError
-from pteron.gpu.adapters import adapters
-from pteron.method import Method
-from pteron.program import Program, load
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pteron.arrays import GpuArray
+    from pteron.errors import DeviceError, FormatError, InputError, OutOfMemory, PteronError, UnsupportedError
+    from pteron.gpu.adapters import adapters
+    from pteron.method import Method
+    from pteron.program import Program, load
 
 __version__ = "0.1.0"
 
@@ -26,3 +30,24 @@ __all__ = [
     "adapters",
     "load",
 ]
+
+# Imported when first asked for: reading a file needs no GPU library, and `pteron --help` needs nothing.
+_HOMES = {
+    "GpuArray": "pteron.arrays",
+    "Method": "pteron.method",
+    "Program": "pteron.program",
+    "adapters": "pteron.gpu.adapters",
+    "load": "pteron.program",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'pteron' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "pteron.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,0 +1,65 @@
+"""`pteron`: the commands, and how their errors look."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from pteron.cli.devices import devices
+from pteron.cli.doctor import doctor
+from pteron.cli.inspect import inspect
+from pteron.cli.run import run
+from pteron.cli.terminal import complain
+from pteron.errors import PteronError
+
+
+class Commands(TyperGroup):
+    """What a user can cause is answered in words; a traceback is for what only we can."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (PteronError, FileNotFoundError, IsADirectoryError, PermissionError) as error:
+            if ctx.params.get("traceback"):
+                raise
+            complain(str(error) if isinstance(error, PteronError) else f"{error.filename}: {error.strerror}")
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="pteron",
+    help="Run and look into PyTorch programs (.pte files) on any GPU.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from pteron import __version__
+
+        typer.echo(f"pteron {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", envvar="PTERON_TRACEBACK", help="Show where an error arose.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(run)
+app.command()(inspect)
+app.command()(devices)
+app.command()(doctor)

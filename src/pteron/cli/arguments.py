@@ -1,0 +1,52 @@
+"""What users type for shapes and inputs, such as `1,7,64` or `input0=1,7,64`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import typer
+
+_NAMED = re.compile(r"(?P<name>[A-Za-z_][^=]*)=(?P<value>.*)")
+
+
+def split_name(text: str) -> tuple[str | None, str]:
+    """`input0=x.npy` as (`input0`, `x.npy`); without a name, (None, text)."""
+    match = _NAMED.fullmatch(text)
+    return (match["name"], match["value"]) if match else (None, text)
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    parts = [part for part in text.strip("()[] ").split(",") if part.strip()]
+    try:
+        sizes = tuple(int(part) for part in parts)
+    except ValueError:
+        sizes = (-1,)
+    if any(size < 0 for size in sizes):
+        raise typer.BadParameter(f"{text!r} is not a shape: write sizes with commas, such as 1,7,64")
+    return sizes
+
+
+def in_order(given: Iterable[str], names: Iterable[str], what: str) -> dict[str, str]:
+    """Arguments by input: those with a name go there, the others to the remaining inputs in order."""
+    known = list(names)
+    taken: dict[str, str] = {}
+    nameless: list[str] = []
+    for text in given:
+        name, value = split_name(text)
+        if name is None:
+            nameless.append(value)
+        elif name not in known:
+            raise typer.BadParameter(
+                f"{what} {text!r}: there is no such input; there are {', '.join(known) or 'none'}"
+            )
+        elif name in taken:
+            raise typer.BadParameter(f"{what} {text!r}: {name} is given twice")
+        else:
+            taken[name] = value
+    free = [name for name in known if name not in taken]
+    if len(nameless) > len(free):
+        raise typer.BadParameter(
+            f"{what} is given for {len(nameless)} inputs, but only {len(free)} can take one"
+        )
+    return taken | dict(zip(free, nameless, strict=False))

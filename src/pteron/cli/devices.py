@@ -1,0 +1,48 @@
+"""`pteron devices`: the GPU adapters, one per line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pteron.cli.terminal import console, grid, print_json
+
+if TYPE_CHECKING:
+    from pteron.gpu.adapters import Adapter
+
+
+def devices(
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing; exit 0 if there is one.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the GPU adapters, the best first."""
+    from pteron.errors import DeviceError
+    from pteron.gpu.adapters import REMEDY, adapters
+
+    try:
+        found = adapters()
+    except DeviceError:
+        if quiet:
+            raise typer.Exit(1) from None
+        raise
+    if as_json and not quiet:
+        print_json([describe_adapter(adapter) for adapter in found])
+    elif not quiet:
+        if not found:
+            raise DeviceError(f"no GPU adapter was found: {REMEDY}")
+        rows = [(a.index, a.name, a.kind, a.backend, a.driver) for a in found]
+        console().print(grid(rows, indent=0))
+    raise typer.Exit(0 if found else 1)
+
+
+def describe_adapter(adapter: Adapter) -> dict[str, Any]:
+    return {
+        "index": adapter.index,
+        "name": adapter.name,
+        "kind": adapter.kind,
+        "backend": adapter.backend,
+        "driver": adapter.driver,
+    }

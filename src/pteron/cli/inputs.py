@@ -1,0 +1,127 @@
+"""The inputs of `pteron run`: from files, from numbers, or made up at a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import typer
+
+from pteron.cli.arguments import in_order, parse_shape, split_name
+from pteron.graph.values import Port, SymInt, Tensor
+from pteron.inspect import sample_ranges
+
+if TYPE_CHECKING:
+    from pteron.method import Method
+
+Fill: TypeAlias = Callable[[Port, tuple[int, ...]], np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An input's value, and in a word where it is from."""
+
+    value: Any
+    source: str
+
+
+def make_inputs(
+    method: Method, inputs: Sequence[str], shapes: Sequence[str], fill: str, seed: int
+) -> dict[str, Given]:
+    """Every input by name: what the user gave, else `fill` at the shape given or the largest."""
+    ports = {port.name: port for port in method.graph.inputs}
+    values = in_order(_open_archives(inputs), ports, "--input")
+    given: dict[str, Given] = {name: _read(text) for name, text in values.items()}
+    shapeless = [
+        name for name, port in ports.items() if isinstance(port.value, Tensor) and not _is_array(given, name)
+    ]
+    sizes = {name: parse_shape(text) for name, text in in_order(shapes, shapeless, "--shape").items()}
+    fillers = {"random": _random(method, seed), "zeros": _constant(0), "ones": _constant(1)}
+    return {
+        name: _complete(port, given.get(name), sizes.get(name, port.max_shape), fillers[fill], fill)
+        for name, port in ports.items()
+    }
+
+
+def _open_archives(inputs: Sequence[str]) -> list[str]:
+    """Each `.npz` as one argument per array in it: by name where it is an input's, else in order."""
+    opened: list[str] = []
+    for text in inputs:
+        name, path = split_name(text)
+        if name is not None or not path.endswith(".npz"):
+            opened.append(text)
+            continue
+        with np.load(path) as arrays:
+            keys = list(arrays)
+        opened += [f"{key}={path}#{key}" if key.startswith("input") else f"{path}#{key}" for key in keys]
+    return opened
+
+
+def _read(text: str) -> Given:
+    number = _number(text)
+    if number is not None:
+        return Given(number, "given")
+    path, _, key = text.partition("#")
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except ValueError:
+        raise typer.BadParameter(f"--input {path}: neither a number nor a .npy or .npz file") from None
+    if not isinstance(loaded, np.lib.npyio.NpzFile):
+        return Given(loaded, Path(path).name)
+    with loaded as arrays:
+        keys = list(arrays)
+        if not key and len(keys) != 1:
+            raise typer.BadParameter(
+                f"--input {path} holds {', '.join(keys)}: say which, such as {path}#{keys[0]}"
+            )
+        return Given(arrays[key or keys[0]], Path(path).name)
+
+
+def _number(text: str) -> int | float | None:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return None
+
+
+def _is_array(given: Mapping[str, Given], name: str) -> bool:
+    return name in given and isinstance(given[name].value, np.ndarray)
+
+
+def _complete(port: Port, given: Given | None, shape: tuple[int, ...], fill: Fill, label: str) -> Given:
+    if not isinstance(port.value, Tensor):
+        return given or Given(0 if isinstance(port.value, SymInt) else port.value, "default")
+    if given is None:
+        return Given(fill(port, shape), label)
+    if isinstance(given.value, np.ndarray):
+        return given
+    return Given(np.full(shape, given.value, port.host_type), f"all {given.value}")
+
+
+def _constant(value: int) -> Fill:
+    return lambda port, shape: np.full(shape, value, port.host_type)
+
+
+def _random(method: Method, seed: int) -> Fill:
+    """Normal floats, fair booleans, and integers where the program accepts them."""
+    generator = np.random.default_rng(seed)
+    ranges: dict[str, tuple[int, int]] | None = None
+
+    def draw(port: Port, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        nonlocal ranges
+        dtype = np.dtype(port.host_type)
+        if dtype.kind == "f":
+            return generator.standard_normal(shape).astype(dtype)
+        if dtype.kind == "b":
+            return generator.integers(0, 2, shape).astype(dtype)
+        if ranges is None:
+            ranges = sample_ranges(method.graph)
+        low, high = ranges.get(port.name, (0, 9))
+        return generator.integers(low, high, shape, dtype, endpoint=True)
+
+    return draw

@@ -1,0 +1,205 @@
+"""`pteron inspect`: what is in a file, and what its nodes do at a live shape. Needs no GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from pteron.cli.arguments import parse_shape, split_name
+from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_json, shape
+
+if TYPE_CHECKING:
+    from pteron.inspect import DispatchInfo, MethodInfo, NodeInfo, OperatorCount, PortInfo
+
+# What a port that is no tensor may be. A tensor of booleans is "bool" too, but it has a shape to show.
+SCALARS = ("int", "float", "str")
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(help="A .pte file.")],
+    live: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--live",
+            metavar="S|NAME=SHAPE",
+            help="Show every node at a live shape: 7 in all dynamic dimensions, or input0=1,7,64.",
+        ),
+    ] = None,
+    method: Annotated[str | None, typer.Option("--method", "-m", help="This method only.")] = None,
+    data: Annotated[
+        list[Path] | None, typer.Option("--data", help="A .ptd file that holds weights. Repeatable.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what is inside a .pte file: inputs, operators, constants, memory."""
+    from pteron.inspect import inspect_method
+    from pteron.pte.file import ProgramFile
+
+    with ProgramFile.open(model, data or []) as file:
+        names = file.method_names
+        if method is None and live:
+            method = "forward" if "forward" in names else names[0]
+        if method is not None and method not in names:
+            raise typer.BadParameter(f"there is no method {method!r}; there are {', '.join(names)}")
+        wanted, size = _parse_live(live or [])
+        infos = [
+            inspect_method(file, name, wanted if live else None, size=size)
+            for name in ([method] if method else names)
+        ]
+    size_on_disk = model.stat().st_size
+    if as_json:
+        print_json(
+            {"file": str(model), "nbytes": size_on_disk, "methods": [method_json(info) for info in infos]}
+        )
+        return
+    out = console()
+    out.print(heading(model.name, f"{nbytes(size_on_disk)}, {plural(len(names), 'method')}"))
+    for info in infos:
+        if info.is_constant:
+            out.print(
+                Text.assemble((info.name, "bold"), f"  {', '.join(str(o.value) for o in info.outputs)}")
+            )
+        else:
+            for part in _sections(info):
+                out.print(part)
+
+
+def _parse_live(texts: list[str]) -> tuple[dict[str, tuple[int, ...] | int], int | None]:
+    shapes: dict[str, tuple[int, ...] | int] = {}
+    size: int | None = None
+    for text in texts:
+        name, value = split_name(text)
+        sizes = parse_shape(value)
+        if name is not None:
+            shapes[name] = sizes
+        elif len(sizes) == 1:
+            size = sizes[0]
+        else:
+            raise typer.BadParameter(f"--live {text}: say which input has this shape, such as input0={text}")
+    return shapes, size
+
+
+def method_json(info: MethodInfo) -> dict[str, Any]:
+    return {"runs": info.runs, **asdict(info)}
+
+
+# -- for people -----------------------------------------------------------------------------------
+
+
+def _sections(info: MethodInfo) -> Iterator[RenderableType]:
+    yield Text()
+    yield Text.assemble((info.name, "bold"), ("" if info.runs else "  cannot run", "bold red"))
+    yield grid([*map(_input_row, info.inputs), *map(_output_row, info.outputs)])
+    yield from _problems(info)
+    yield from _operators(info)
+    yield from _constants(info)
+    yield from _memory(info)
+    if info.nodes:
+        yield Text()
+        yield heading("Nodes at this live shape", "those without a kernel cost nothing")
+        yield grid(
+            [row for node in info.nodes for row in _node_rows(node)],
+            header=["#", "operator", "output", "kernel", "grid", "parameters"],
+        )
+
+
+def _input_row(port: PortInfo) -> tuple[str, ...]:
+    note = "" if port.values is None else f"values {port.values[0]}..{port.values[1]}"
+    return port.name, port.dtype, _port_shape(port), note
+
+
+def _output_row(port: PortInfo) -> tuple[str, ...]:
+    return port.name, port.dtype, _port_shape(port), "" if port.value is None else f"always {port.value}"
+
+
+def _port_shape(port: PortInfo) -> str:
+    return "" if port.dtype in SCALARS else shape(port.max_shape, port.dynamic_dims)
+
+
+def _problems(info: MethodInfo) -> Iterator[RenderableType]:
+    if info.problems:
+        yield Text()
+        yield heading("What stands in the way")
+        for problem in info.problems:
+            yield Text(f"  {problem}", style="red")
+
+
+def _operators(info: MethodInfo) -> Iterator[RenderableType]:
+    for delegate in info.delegates:
+        inside = (
+            sum(op.count for op in info.operators if op.place == "delegate") if delegate.supported else None
+        )
+        yield Text()
+        note = "" if inside is None else f", {plural(inside, 'operator')}"
+        yield heading(
+            f"Delegated to {delegate.backend}",
+            f"{plural(delegate.calls, 'call')}{note}, {nbytes(delegate.nbytes)}",
+        )
+        if delegate.supported:
+            yield grid([_operator_row(op) for op in info.operators if op.place == "delegate"])
+        else:
+            yield Text("  opaque: only this backend's own runtime can run it", style="red")
+    outside = [op for op in info.operators if op.place == "outside"]
+    if outside:
+        yield Text()
+        yield heading("Outside of any delegate", plural(sum(op.count for op in outside), "kernel call"))
+        yield grid([_operator_row(op) for op in outside])
+
+
+def _operator_row(op: OperatorCount) -> tuple[Text, ...]:
+    return Text(f"{op.count:>4}×"), Text(op.name), Text("" if op.supported else "unsupported", style="red")
+
+
+def _constants(info: MethodInfo) -> Iterator[RenderableType]:
+    constants = info.constants
+    if constants.count:
+        yield Text()
+        yield heading(
+            "Constants", f"{plural(constants.count, 'tensor')}, {nbytes(constants.nbytes)}; the largest:"
+        )
+        yield grid([(c.name, c.dtype, shape(c.shape), nbytes(c.nbytes)) for c in constants.largest])
+
+
+def _memory(info: MethodInfo) -> Iterator[RenderableType]:
+    memory = info.memory
+    if memory is None:
+        return
+    shared = f"{plural(memory.tensors, 'tensor')} in {plural(memory.buffers, 'buffer')}"
+    if memory.unshared > memory.activations:
+        shared += f" ({nbytes(memory.unshared)} if each had its own)"
+    rows = [("activations", nbytes(memory.activations), shared)]
+    if memory.state:
+        rows.append(("state", nbytes(memory.state), "kept from call to call"))
+    rows.append(("read-back", nbytes(memory.staging), ""))
+    yield Text()
+    yield heading("Memory", "the same at every live shape")
+    yield grid(rows)
+
+
+def _node_rows(node: NodeInfo) -> Iterator[tuple[object, ...]]:
+    outputs = ", ".join(shape(v) if isinstance(v, tuple) else f"= {v}" for v in node.outputs.values())
+    lead: tuple[object, ...] = (node.index, node.operator, outputs)
+    if not node.dispatches:
+        yield (*lead, "", "", "")
+    for number, dispatch in enumerate(node.dispatches):
+        route = "" if node.route == "only" or number else f"\n[{node.route}]"
+        x, y, z = dispatch.grid
+        size = f"{x}×{y}×{z}" if z > 1 else f"{x}×{y}" if y > 1 else f"{x}"
+        yield (*lead, dispatch.kernel + route, size, Text(_params(dispatch), style="dim"))
+        lead = ("", "", "")
+
+
+def _params(dispatch: DispatchInfo) -> str:
+    return " ".join(f"{name}={_number(value)}" for name, value in dispatch.params.items())
+
+
+def _number(value: float | tuple[int, ...]) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,208 @@
+"""`pteron run`: a program at a live shape, its outputs, and what the call cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from pteron.cli.terminal import console, grid, heading, plural, print_json, shape
+
+if TYPE_CHECKING:
+    from pteron.cli.inputs import Given
+    from pteron.method import Method
+
+
+def run(
+    model: Annotated[Path, typer.Argument(help="A .pte file.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="[NAME=]FILE|NUMBER",
+            help="A .npy or .npz file, or a number. Repeatable, in the order of the inputs or with a name.",
+        ),
+    ] = None,
+    shapes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape",
+            "-s",
+            metavar="[NAME=]SHAPE",
+            help="The live shape of a tensor input without a file, such as 1,7,64. Default: the largest.",
+        ),
+    ] = None,
+    random: Annotated[bool, typer.Option("--random", "-r", help="Random numbers instead of zeros.")] = False,
+    ones: Annotated[bool, typer.Option("--ones", help="Ones instead of zeros.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Of the random numbers.")] = 0,
+    method: Annotated[str, typer.Option("--method", "-m", help="The method to call.")] = "forward",
+    data: Annotated[
+        list[Path] | None, typer.Option("--data", help="A .ptd file that holds weights. Repeatable.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", "-d", help="An adapter's index, or part of its name.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Save the outputs: a .npy or .npz file, or a folder."),
+    ] = None,
+    repeat: Annotated[
+        int, typer.Option("--repeat", "-n", min=1, help="Call this many times, and time it.")
+    ] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Run a .pte file."""
+    if random and ones:
+        raise typer.BadParameter("--random and --ones exclude each other")
+    import pteron
+    from pteron.cli.inputs import make_inputs
+
+    begin = time.perf_counter()
+    with pteron.load(model, data_path=data, device=device) as program:
+        if method not in program.method_names:
+            raise typer.BadParameter(
+                f"there is no method {method!r}; there are {', '.join(program.method_names)}"
+            )
+        loaded = program.method(method)
+        load_seconds = time.perf_counter() - begin
+        given = make_inputs(
+            loaded, inputs or [], shapes or [], "random" if random else "ones" if ones else "zeros", seed
+        )
+        report = _call(loaded, given, repeat)
+        report.load_seconds = load_seconds
+        report.adapter = program.device.adapter.name
+    saved = _save(report.outputs, output) if output else []
+    if as_json:
+        print_json(_as_json(model, method, given, report, saved))
+    else:
+        _show(model, method, given, report, saved)
+
+
+@dataclass(slots=True)
+class Report:
+    outputs: dict[str, Any]
+    seconds: list[float]
+    allocations: int  # since load
+    compilations: int
+    load_seconds: float = 0.0
+    adapter: str = ""
+
+
+def _call(method: Method, given: Mapping[str, Given], repeat: int) -> Report:
+    device = method.program.device
+    before = device.allocations, device.compilations
+    values = [item.value for item in given.values()]
+    seconds = []
+    outputs: list[Any] = []
+    for _ in range(repeat):
+        method.reset()  # so that each call of a program with state starts from the same one
+        begin = time.perf_counter()
+        outputs = method.execute(values)
+        seconds.append(time.perf_counter() - begin)
+    names = [port.name for port in method.graph.outputs]
+    return Report(
+        dict(zip(names, outputs, strict=True)),
+        seconds,
+        device.allocations - before[0],
+        device.compilations - before[1],
+    )
+
+
+def _save(outputs: Mapping[str, Any], where: Path) -> list[Path]:
+    import numpy as np
+
+    if where.suffix == ".npz":
+        np.savez(where, **outputs)
+        return [where]
+    if where.suffix == ".npy":
+        if len(outputs) != 1:
+            raise typer.BadParameter(
+                f"{where} holds one array, but there are {len(outputs)} outputs: save a .npz"
+            )
+        np.save(where, *outputs.values())
+        return [where]
+    where.mkdir(parents=True, exist_ok=True)
+    paths = [where / f"{name}.npy" for name in outputs]
+    for path, value in zip(paths, outputs.values(), strict=True):
+        np.save(path, value)
+    return paths
+
+
+def _describe(value: Any) -> dict[str, Any]:
+    """An array in numbers. What is not finite is counted apart, so that it cannot hide in a mean."""
+    import numpy as np
+
+    array = np.asarray(value)
+    facts: dict[str, Any] = {"dtype": array.dtype.name, "shape": list(array.shape)}
+    if array.dtype.kind not in "biuf":
+        return facts | {"value": str(value)}
+    finite = array[np.isfinite(array)].astype(np.float64)
+    summary = {"min": finite.min(), "max": finite.max(), "mean": finite.mean()} if finite.size else {}
+    facts |= {key: float(summary[key]) if key in summary else None for key in ("min", "max", "mean")}
+    facts["not_finite"] = int(array.size - finite.size)
+    return facts
+
+
+def _as_json(model: Path, method: str, given: Mapping[str, Given], report: Report, saved: list[Path]) -> Any:
+    return {
+        "file": str(model),
+        "method": method,
+        "device": report.adapter,
+        "inputs": [{"name": n, "source": g.source, **_describe(g.value)} for n, g in given.items()],
+        "outputs": [{"name": n, **_describe(v)} for n, v in report.outputs.items()],
+        "load_seconds": report.load_seconds,
+        "seconds": report.seconds,
+        "allocations_since_load": report.allocations,
+        "compilations_since_load": report.compilations,
+        "saved": [str(path) for path in saved],
+    }
+
+
+def _show(model: Path, method: str, given: Mapping[str, Given], report: Report, saved: list[Path]) -> None:
+    out = console()
+    out.print(heading(f"{model.name}: {method}", f"on {report.adapter}"))
+    rows: list[tuple[object, ...]] = [
+        (name, *_columns(item.value), item.source) for name, item in given.items()
+    ]
+    rows += [(name, *_columns(value), _summary(value)) for name, value in report.outputs.items()]
+    out.print(grid(rows))
+    out.print()
+    since_load = f"{plural(report.allocations, 'allocation')}, {plural(report.compilations, 'compilation')}"
+    costs = {"load": _time(report.load_seconds), "call": _times(report.seconds), "since load": since_load}
+    out.print(grid(list(costs.items())))
+    for path in saved:
+        out.print(Text(f"  saved {path}"))
+
+
+def _columns(value: Any) -> tuple[str, str]:
+    if hasattr(value, "shape"):
+        return value.dtype.name, shape(value.shape)
+    return type(value).__name__, ""
+
+
+def _summary(value: Any) -> Text:
+    if not getattr(value, "shape", None):
+        return Text(f"{value}")
+    facts = _describe(value)
+    numbers = [f"{key} {facts[key]:.6g}" for key in ("min", "max", "mean") if facts.get(key) is not None]
+    text = Text("  ".join(numbers) or "empty")
+    if facts["not_finite"]:
+        text.append(f"  {facts['not_finite']} of {value.size} not finite", style="red")
+    return text
+
+
+def _times(seconds: list[float]) -> str:
+    if len(seconds) == 1:
+        return _time(seconds[0])
+    mean = sum(seconds) / len(seconds)
+    return f"best {_time(min(seconds))}, mean {_time(mean)}, first {_time(seconds[0])} of {len(seconds)}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.2f} ms"

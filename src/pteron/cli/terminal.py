@@ -1,0 +1,69 @@
+"""How the command line writes: tables for people, JSON for programs, errors in red."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+WIDTH = 100
+
+
+def console() -> Console:
+    """Where tables go. They never grow beyond what is pleasant to read."""
+    width = min(Console().width, WIDTH) if sys.stdout.isatty() else WIDTH
+    return Console(width=width, highlight=False, markup=False)
+
+
+def complain(message: str) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(f"error: {message}", style="red"))
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def grid(rows: Iterable[Sequence[object]], *, header: Iterable[str] = (), indent: int = 2) -> Table:
+    """Columns without lines. The last one takes what is left."""
+    names = list(header)
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=bool(names), pad_edge=False, header_style="dim")
+    cells = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
+    width = max((len(row) for row in cells), default=len(names))
+    for number in range(width):
+        title = names[number] if number < len(names) else ""
+        table.add_column((" " * indent if number == 0 else "") + title, overflow="fold")
+    for row in cells:
+        table.add_row(Text(" " * indent) + row[0], *row[1:])
+    return table
+
+
+def heading(text: str, note: str = "") -> Text:
+    return Text.assemble((text, "bold"), (f"  {note}" if note else "", "dim"))
+
+
+def nbytes(count: int) -> str:
+    """A size as people say it."""
+    if count < 1024:
+        return f"{count} B"
+    size = float(count)
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1024 or unit == "GiB":
+            break
+    return f"{size:.1f} {unit}"
+
+
+def shape(sizes: Iterable[int], dynamic: Iterable[int] = ()) -> str:
+    """A shape; ≤ marks the dimensions that a call may make smaller."""
+    moving = set(dynamic)
+    return "(" + ", ".join(f"≤{n}" if d in moving else str(n) for d, n in enumerate(sizes)) + ")"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
