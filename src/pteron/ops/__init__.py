@@ -1,6 +1,26 @@
 """What each operator means. Importing this package registers them all."""
 
-from pteron.ops import attention, control, conv, create, elementwise, index, matmul, rope, rows, symint, views
+from pteron.ops import (
+    attention,
+    control,
+    conv,
+    create,
+    elementwise,
+    image,
+    index,
+    matmul,
+    norm,
+    pool,
+    q8ta,
+    quantized,
+    quantized_weights,
+    reduce,
+    rope,
+    rows,
+    symint,
+    training,
+    views,
+)
 
 __all__ = [
     "attention",
@@ -8,10 +28,18 @@ __all__ = [
     "conv",
     "create",
     "elementwise",
+    "image",
     "index",
     "matmul",
+    "norm",
+    "pool",
+    "q8ta",
+    "quantized",
+    "quantized_weights",
+    "reduce",
     "rope",
     "rows",
     "symint",
+    "training",
     "views",
 ]

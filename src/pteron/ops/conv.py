@@ -62,13 +62,9 @@ class Window:
             )
         )
 
-    def params(self, size: Shape, places: Shape) -> dict[str, Shape]:
-        """As the kernels take it, for an input and an output of these sizes."""
-        if self.is_pointwise:  # the same work on one long row
-            size = places = (numel(size),)
+    @property
+    def params(self) -> dict[str, Shape]:
         return {
-            "input": lift(size, 1),
-            "output": lift(places, 1),
             "kernel": lift(self.kernel, 1),
             "stride": lift(self.stride, 1),
             "padding": lift(self.padding, 0),
@@ -140,6 +136,8 @@ def conv_with_clamp(
     extra = spread(output_padding, spatial) if output_padding else (0,) * spatial
     places = window.transposed_output(size, extra) if transposed else window.output(size)
     out.resize((*batch, outs, *places))
+    if window.is_pointwise:  # the same work on one long row
+        size = places = (numel(size),)
     params: dict[str, Number] = {
         "batch": numel(batch),
         "in_channels": channels,
@@ -147,7 +145,9 @@ def conv_with_clamp(
         "groups": groups,
         "low": -F32_MAX if output_min is None else max(output_min, -F32_MAX),
         "high": F32_MAX if output_max is None else min(output_max, F32_MAX),
-        **window.params(size, places),
+        "input": lift(size, 1),
+        "output": lift(places, 1),
+        **window.params,
     }
     defines: dict[str, int | float | bool | str] = {
         "HAS_BIAS": bias is not None,

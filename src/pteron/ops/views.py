@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pteron.graph.dispatch import Dispatch, describe, quads, threads
+from pteron.graph.dispatch import Dispatch, Number, describe, quads, threads
 from pteron.graph.live import LiveInt, LiveTensor
 from pteron.graph.op import OpError, check, op
 from pteron.graph.values import Shape, numel
@@ -19,10 +19,18 @@ from pteron.ops.shapes import broadcast_strides, contiguous, dimension, merge
 END = 2**31 - 1  # an `end` that the exporter left open
 
 
-def strided(x: LiveTensor, out: LiveTensor, strides: Sequence[int], offset: int = 0) -> Dispatch:
-    """out[i..] = x[offset + i . strides], for an `out` that already has its live shape."""
-    sizes, (walk,) = merge(out.shape, strides)
-    params = {"quads": quads(out.numel), "rank": len(sizes), "offset": offset, "sizes": sizes, "strides": walk}
+def strided(
+    x: LiveTensor, out: LiveTensor, strides: Sequence[int], offset: int = 0, viewed: Shape | None = None
+) -> Dispatch:
+    """out[i..] = x[offset + i . strides]: i runs over the live shape of `out`, or what it is `viewed` as."""
+    sizes, (walk,) = merge(out.shape if viewed is None else viewed, strides)
+    params: dict[str, Number] = {
+        "quads": quads(out.numel),
+        "rank": len(sizes),
+        "offset": offset,
+        "sizes": sizes,
+        "strides": walk,
+    }
     return Dispatch("strided_copy", {"x": x, "y": out}, params, threads(quads(out.numel)))
 
 
@@ -74,7 +82,9 @@ def unsqueeze(x: LiveTensor, dim: int, out: LiveTensor) -> None:
 
 @op("pteron.write_back", mutates=["target"])
 def write_back(x: LiveTensor, target: LiveTensor, out: None) -> Dispatch:
-    check(x.shape == target.shape, f"a buffer of shape {describe(target.shape)} cannot hold {describe(x.shape)}")
+    check(
+        x.shape == target.shape, f"a buffer of shape {describe(target.shape)} cannot hold {describe(x.shape)}"
+    )
     words = quads(x.nbytes)
     return Dispatch("copy", {"x": x, "y": target}, {"words": words}, threads(words))
 
@@ -97,7 +107,9 @@ def transpose_2d(x: LiveTensor, out: LiveTensor) -> Dispatch:
 
 
 @op("aten.slice_copy.Tensor")
-def slice_copy(x: LiveTensor, dim: int, start: int | None, end: int | None, step: int, out: LiveTensor) -> Dispatch:
+def slice_copy(
+    x: LiveTensor, dim: int, start: int | None, end: int | None, step: int, out: LiveTensor
+) -> Dispatch:
     d = dimension(dim, x.rank)
     check(step >= 1, f"step must be at least 1, not {step}")
     first, last, _ = slice(start, None if end is None or end >= END else end, step).indices(x.shape[d])
@@ -178,8 +190,14 @@ def update_cache(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt, out: 
 
 def cache_update(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt) -> Dispatch:
     """cache[:, start_pos : start_pos + S] = value, for [B, S, H, D] into [B, capacity, H, D]."""
-    fits = value.rank == cache.rank >= 2 and value.shape[0] == cache.shape[0] and value.shape[2:] == cache.shape[2:]
-    check(fits, f"values of shape {describe(value.shape)} do not fit a cache of shape {describe(cache.shape)}")
+    fits = (
+        value.rank == cache.rank >= 2
+        and value.shape[0] == cache.shape[0]
+        and value.shape[2:] == cache.shape[2:]
+    )
+    check(
+        fits, f"values of shape {describe(value.shape)} do not fit a cache of shape {describe(cache.shape)}"
+    )
     length, capacity = value.shape[1], cache.shape[1]
     check(length <= capacity, f"{length} new positions do not fit a cache of {capacity}")
     start_pos.require(

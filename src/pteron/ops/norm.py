@@ -1,0 +1,142 @@
+"""Layer, group and batch norm.
+
+Layer and group norm take the mean and variance of contiguous rows. A row may be a whole image, so
+it is split into parts, each with its own moments, which are then merged: precise whatever the
+mean, and never one long loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pteron.graph.dispatch import Dispatch, Scratch, describe, quads, threads
+from pteron.graph.live import LiveTensor
+from pteron.graph.op import check, op
+from pteron.graph.values import Shape, numel
+
+PART = 512  # elements that one invocation takes the moments of
+
+
+@op("aten.native_layer_norm.default")
+def layer_norm(
+    x: LiveTensor,
+    normalized_shape: Shape,
+    weight: LiveTensor | None,
+    bias: LiveTensor | None,
+    eps: float,
+    outs: Sequence[LiveTensor],
+) -> list[Dispatch]:
+    dims = len(normalized_shape)
+    lead, tail = x.shape[: x.rank - dims], x.shape[x.rank - dims :]
+    check(
+        tail == tuple(normalized_shape),
+        f"x has live shape {describe(x.shape)}, which does not end in {describe(normalized_shape)}",
+    )
+    outs[0].resize(x.shape)
+    for statistic in outs[1:]:
+        statistic.resize(lead + (1,) * dims)
+    largest = numel(x.max_shape[: x.rank - dims]), numel(x.max_shape[x.rank - dims :])
+    return _normalize(x, weight, bias, eps, outs, numel(lead), largest, channels=numel(tail), inner=1)
+
+
+@op("aten.native_group_norm.default")
+def group_norm(
+    x: LiveTensor,
+    weight: LiveTensor | None,
+    bias: LiveTensor | None,
+    n: int,
+    c: int,
+    hxw: int,
+    group: int,
+    eps: float,
+    outs: Sequence[LiveTensor],
+) -> list[Dispatch]:
+    check(x.rank >= 2, f"x must have a batch and a channel dimension, not shape {describe(x.shape)}")
+    batch, channels = x.shape[:2]
+    check(group > 0 and channels % group == 0, f"{channels} channels cannot be split into {group} groups")
+    outs[0].resize(x.shape)
+    for statistic in outs[1:]:
+        statistic.resize((batch, group))
+    largest = x.max_shape[0] * group, numel(x.max_shape[1:]) // group
+    inner = numel(x.shape[2:])
+    return _normalize(x, weight, bias, eps, outs, batch * group, largest, channels, inner)
+
+
+def _normalize(
+    x: LiveTensor,
+    weight: LiveTensor | None,
+    bias: LiveTensor | None,
+    eps: float,
+    outs: Sequence[LiveTensor],
+    rows: int,
+    largest: tuple[int, int],
+    channels: int,
+    inner: int,
+) -> list[Dispatch]:
+    """Normalise each of `rows` rows; `largest` is the number of rows and their width at the largest shape."""
+    check_affine(weight, bias, channels)
+    width = x.numel // rows if rows else 0
+    parts = -(-width // PART)
+    moments = Scratch("moments", 8 * largest[0] * -(-largest[1] // PART))
+    stats = Scratch("stats", 8 * largest[0])
+    work = rows if width else 0
+    size = {"rows": rows, "width": width, "parts": parts}
+    place = {"quads": quads(x.numel), "width": width, "channels": channels, "inner": inner}
+    out, *statistics = outs
+    return [
+        Dispatch("moments", {"x": x, "moments": moments}, size, threads(work * parts)),
+        Dispatch("moments_merge", {"moments": moments, "stats": stats}, {**size, "eps": eps}, threads(work)),
+        Dispatch(
+            "norm_apply",
+            {"x": x, "stats": stats, "weight": weight or x, "bias": bias or x, "y": out},
+            place,
+            threads(quads(x.numel)),
+            {"HAS_WEIGHT": weight is not None, "HAS_BIAS": bias is not None},
+        ),
+        *(
+            Dispatch(
+                "stats_column", {"stats": stats, "y": y}, {"rows": rows}, threads(quads(work)), {"COLUMN": i}
+            )
+            for i, y in enumerate(statistics)
+        ),
+    ]
+
+
+@op("aten._native_batch_norm_legit_no_training.default")
+def batch_norm(
+    x: LiveTensor,
+    weight: LiveTensor | None,
+    bias: LiveTensor | None,
+    running_mean: LiveTensor,
+    running_var: LiveTensor,
+    momentum: float,
+    eps: float,
+    outs: Sequence[LiveTensor],
+) -> Dispatch:
+    check(x.rank >= 2, f"x must have a batch and a channel dimension, not shape {describe(x.shape)}")
+    channels = x.shape[1]
+    check_affine(running_mean, running_var, channels)
+    check_affine(weight, bias, channels)
+    outs[0].resize(x.shape)
+    for statistic in outs[1:]:  # only training saves them
+        statistic.resize(statistic.max_shape)
+    bindings = {
+        "x": x,
+        "mean": running_mean,
+        "variance": running_var,
+        "weight": weight or running_var,
+        "bias": bias or running_mean,
+        "y": outs[0],
+    }
+    params = {"quads": quads(x.numel), "channels": channels, "inner": numel(x.shape[2:]), "eps": eps}
+    defines = {"HAS_WEIGHT": weight is not None, "HAS_BIAS": bias is not None}
+    return Dispatch("batch_norm", bindings, params, threads(quads(x.numel)), defines)
+
+
+def check_affine(weight: LiveTensor | None, bias: LiveTensor | None, channels: int) -> None:
+    for tensor in (weight, bias):
+        if tensor is not None:
+            check(
+                tensor.numel == channels,
+                f"{channels} channels do not match a tensor of {describe(tensor.shape)}",
+            )

@@ -1,0 +1,26 @@
+// The mean of each window.
+@group(0) @binding(0) var<storage, read> x: array<x_word>;        // [planes, input..]
+@group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [planes, output..]
+@group(0) @binding(2) var<uniform> p: Params;
+//#include pool
+
+fn value(i: u32) -> y_t {
+    let from_plane = plane(i);
+    let v = window(i);
+    var sum = y_t(0);
+    for (var d = v.first.x; d < v.last.x; d++) {
+        for (var h = v.first.y; h < v.last.y; h++) {
+            for (var w = v.first.z; w < v.last.z; w++) { sum += y_t(x_at(from_plane + place(d, h, w))); }
+        }
+    }
+    let held = volume(max(v.last - v.first, vec3<i32>(0)));
+    let count = select(select(held, v.size, COUNT_PADDING), i32(p.divisor), p.divisor != 0u);
+    return sum / y_t(max(count, 1));
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = flat_index(id, groups);
+    if (i >= p.quads) { return; }
+    y_put(i, y_t4(value(4u * i), value(4u * i + 1u), value(4u * i + 2u), value(4u * i + 3u)));
+}

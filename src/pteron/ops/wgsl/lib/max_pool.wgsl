@@ -1,0 +1,20 @@
+struct Largest { value: x_t, index: u32 }
+
+fn largest(i: u32) -> Largest {
+    let from_plane = plane(i);
+    let v = window(i);
+    var best = Largest(bitcast<x_t>(p.lowest), place(v.first.x, v.first.y, v.first.z));
+    for (var d = v.first.x; d < v.last.x; d += v.step.x) {
+        for (var h = v.first.y; h < v.last.y; h += v.step.y) {
+            for (var w = v.first.z; w < v.last.z; w += v.step.z) {
+                let index = place(d, h, w);
+                let element = x_at(from_plane + index);
+                if (element > best.value || is_nan(element)) { best = Largest(element, index); }
+            }
+        }
+    }
+    return best;
+}
+
+// By its bits: a compiler may assume that x != x never holds. No integer is NaN.
+fn is_nan(element: x_t) -> bool { return FLOAT && (bitcast<u32>(element) & 0x7fffffffu) > 0x7f800000u; }

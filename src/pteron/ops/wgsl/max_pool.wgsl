@@ -1,0 +1,18 @@
+// The largest element of each window, the first of equal ones; NaN is larger than anything.
+@group(0) @binding(0) var<storage, read> x: array<x_word>;        // [planes, input..]
+@group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [planes, output..]
+@group(0) @binding(2) var<uniform> p: Params;
+//#include pool
+//#include max_pool
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = flat_index(id, groups);
+    if (i >= p.quads) { return; }
+    y_put(i, y_t4(
+        y_t(largest(4u * i).value),
+        y_t(largest(4u * i + 1u).value),
+        y_t(largest(4u * i + 2u).value),
+        y_t(largest(4u * i + 3u).value),
+    ));
+}
