@@ -1,0 +1,31 @@
+"""Language models in `.pte` files.
+
+llm = pteron.llm.load("model.pte")
+for piece in llm.stream("Once upon a time", max_new_tokens=64, temperature=0.8, seed=1):
+    print(piece.text, end="", flush=True)
+"""
+
+from pteron.llm.chat_template import ChatTemplate
+from pteron.llm.generate import Generation, Piece, Stream
+from pteron.llm.model import LanguageModel, load
+from pteron.llm.options import Options
+from pteron.llm.sampling import Sampler, Sampling
+from pteron.llm.session import Session
+from pteron.llm.stats import Stats
+from pteron.llm.tokenizer import Detokenizer, Tokenizer
+
+__all__ = [
+    "ChatTemplate",
+    "Detokenizer",
+    "Generation",
+    "LanguageModel",
+    "Options",
+    "Piece",
+    "Sampler",
+    "Sampling",
+    "Session",
+    "Stats",
+    "Stream",
+    "Tokenizer",
+    "load",
+]

@@ -1,0 +1,65 @@
+"""The part of a language model that is a program: tokens and a position in, the next token's logits out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pteron.errors import UnsupportedError
+from pteron.gpu.executor import State
+from pteron.method import IOInfo
+from pteron.program import Program
+
+
+class Decoder:
+    """`forward(tokens [1, S], input_pos [1])` with a KV cache, at any S up to its largest."""
+
+    def __init__(self, program: Program, context_length: int | None = None) -> None:
+        self.program = program
+        self.method = program.method("forward")
+        tokens, positions = self._check_inputs(self.method.inputs)
+        self.max_length: int = tokens.max_shape[1]
+        self.is_static = 1 not in tokens.dynamic_dims
+        if self.is_static and self.max_length != 1:
+            raise UnsupportedError(
+                f"forward takes exactly {self.max_length} tokens: export it with a dynamic sequence length"
+            )
+        self._one_position_per_token = positions.max_shape[0] == self.max_length > 1
+        self.vocab_size: int = self.method.outputs[0].max_shape[-1]
+        self.bos_id: int | None = self._constant("get_bos_id", None)
+        self.eos_ids = frozenset(_as_tuple(self._constant("get_eos_ids", ())))
+        stated = self._constant("get_max_context_len", None) or self._constant(
+            "get_max_seq_len", self.max_length
+        )
+        self.context_length = min(context_length or stated, stated)
+
+    @staticmethod
+    def _check_inputs(inputs: Sequence[IOInfo]) -> tuple[IOInfo, IOInfo]:
+        shapes = [i.max_shape for i in inputs]
+        if len(shapes) != 2 or len(shapes[0]) != 2 or shapes[0][0] != 1 or len(shapes[1]) != 1:
+            found = ", ".join(f"{i.dtype}{list(i.max_shape)}" for i in inputs)
+            raise UnsupportedError(
+                "a language model has forward(tokens [1, S], input_pos [1]) and a KV cache inside, "
+                f"but this program has forward({found})"
+            )
+        return inputs[0], inputs[1]
+
+    def _constant(self, name: str, default: Any) -> Any:
+        """Metadata: a method that returns a constant."""
+        return self.program.method(name)() if name in self.program.method_names else default
+
+    def new_state(self) -> State:
+        return self.method.new_state()
+
+    def logits(self, tokens: Sequence[int], position: int, state: State) -> np.ndarray[Any, Any]:
+        """Run up to `max_length` tokens at a position; the logits that follow the last one."""
+        count = len(tokens) if self._one_position_per_token else 1
+        inputs = (np.array([tokens], np.int64), np.arange(position, position + count, dtype=np.int64))
+        row: np.ndarray[Any, Any] = self.method.execute(inputs, state=state, last_row=True)[0]
+        return row
+
+
+def _as_tuple(value: Any) -> tuple[int, ...]:
+    return tuple(int(v) for v in np.atleast_1d(value))

@@ -1,0 +1,192 @@
+"""A language model: a decoder, its tokenizer and its chat template."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Unpack, cast
+
+from pteron.errors import FormatError, InputError, PteronError
+from pteron.gpu.adapters import Adapter
+from pteron.gpu.device import Device
+from pteron.llm.chat_template import ChatTemplate, Message
+from pteron.llm.decoder import Decoder
+from pteron.llm.generate import Generation, Prompt, Stream, collect
+from pteron.llm.options import Options, split
+from pteron.llm.session import Session, SessionPool
+from pteron.llm.tokenizer import Tokenizer, special_tokens
+from pteron.program import Program
+from pteron.program import load as load_program
+
+TOKENIZER, TEMPLATE, DESCRIPTION = "pteron.tokenizer.json", "pteron.chat_template", "pteron.model.json"
+
+
+def load(
+    source: Any,
+    *,
+    tokenizer: Tokenizer | str | Path | None = None,
+    chat_template: str | None = None,
+    context_length: int | None = None,
+    data_path: Any = None,
+    device: str | int | Adapter | Device | None = None,
+) -> LanguageModel:
+    """Load a language model from a `.pte` file (a path, bytes, or an open binary file).
+
+    tokenizer: a `tokenizer.json` or its folder; left out, it is taken from the file itself or from beside it.
+    chat_template: Jinja; left out, it is found like the tokenizer.
+    context_length: use less of the context than the program was made for.
+    """
+    program = load_program(source, data_path=data_path, device=device)
+    try:
+        found = Companions(program, Path(source) if isinstance(source, (str, Path)) else None)
+        made = found.tokenizer() if tokenizer is None else tokenizer
+        made = made if isinstance(made, Tokenizer) else Tokenizer.from_file(made)
+        template = found.template() if chat_template is None else chat_template
+        decoder = Decoder(program, context_length)
+        return LanguageModel(
+            decoder, made, template, found.special_tokens(made, decoder), found.description()
+        )
+    except BaseException:
+        program.close()
+        raise
+
+
+class Companions:
+    """What belongs to a model besides its program: inside the file, or in the folder it lies in."""
+
+    def __init__(self, program: Program, path: Path | None) -> None:
+        self._program = program
+        self._folder = path.parent if path else None
+
+    def _read(self, key: str, file: str) -> str | None:
+        try:
+            return bytes(self._program.file.named_data(key)).decode("utf-8")
+        except FormatError:
+            beside = self._folder / file if self._folder else None
+            return beside.read_text(encoding="utf-8") if beside and beside.is_file() else None
+
+    def tokenizer(self) -> Tokenizer:
+        definition = self._read(TOKENIZER, "tokenizer.json")
+        if definition is None:
+            raise InputError(
+                "no tokenizer in the file and no tokenizer.json beside it: pass tokenizer= (a tokenizer.json)"
+            )
+        return Tokenizer(definition)
+
+    def description(self) -> Mapping[str, Any]:
+        """What the converter noted about the model."""
+        return cast(Mapping[str, Any], json.loads(self._read(DESCRIPTION, "pteron.model.json") or "{}"))
+
+    def _config(self) -> str:
+        return self._read("tokenizer_config.json", "tokenizer_config.json") or "{}"
+
+    def template(self) -> str | None:
+        text = self._read(TEMPLATE, "chat_template.jinja")
+        if text is not None:
+            return text
+        stated = json.loads(self._config()).get("chat_template")
+        if isinstance(stated, list):  # several, by name
+            stated = {entry["name"]: entry["template"] for entry in stated}.get("default")
+        return stated
+
+    def special_tokens(self, tokenizer: Tokenizer, decoder: Decoder) -> dict[str, str]:
+        """By name, as templates ask for them."""
+        ids = {"bos_token": decoder.bos_id, "eos_token": min(decoder.eos_ids, default=None)}
+        known = {name: tokenizer.token_of(i) for name, i in ids.items() if i is not None}
+        return {name: text for name, text in known.items() if text} | special_tokens(self._config())
+
+
+class LanguageModel:
+    """Generates text. Use it from any thread; each simultaneous answer has a KV state of its own.
+
+    llm = pteron.llm.load("model.pte")
+    for piece in llm.stream("Once upon a time", max_new_tokens=64):
+        print(piece.text, end="", flush=True)
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        tokenizer: Tokenizer,
+        chat_template: str | None = None,
+        special: Mapping[str, str] | None = None,
+        description: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.decoder = decoder
+        self.program = decoder.program
+        self.tokenizer = tokenizer
+        self.description = description or {}
+        self.special_tokens = dict(special or {})
+        self.chat_template = ChatTemplate(chat_template, self.special_tokens) if chat_template else None
+        self.sessions = SessionPool(self)
+        self.context_length = decoder.context_length
+        self.max_length = decoder.max_length
+        self.eos_ids = decoder.eos_ids or self._eos_by_name()
+
+    def _eos_by_name(self) -> frozenset[int]:
+        found = self.tokenizer.id_of(self.special_tokens.get("eos_token", ""))
+        return frozenset(() if found is None else (found,))
+
+    def stream(self, prompt: Prompt, *, session: Session | None = None, **options: Unpack[Options]) -> Stream:
+        """The answer to a prompt (text, tokens, or messages), piece by piece. See `Options` for the rest."""
+        sampling, limits = split(options)
+        return Stream(self, self.encode(prompt), sampling, limits, session)
+
+    def generate(
+        self, prompt: Prompt, *, session: Session | None = None, **options: Unpack[Options]
+    ) -> Generation:
+        """The whole answer to a prompt, with statistics."""
+        with self.stream(prompt, session=session, **options) as stream:
+            return collect(stream)
+
+    def session(self) -> Session:
+        """A new conversation with a KV state of its own, on the same weights."""
+        return Session(self)
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """A prompt as tokens: text with the special tokens that begin one, messages by the chat template."""
+        if isinstance(prompt, str):
+            return self._with_bos(self.tokenizer.encode(prompt))
+        if len(prompt) and isinstance(prompt[0], Mapping):
+            return self.tokenizer.encode(
+                self.chat_prompt(cast(Sequence[Message], prompt)), add_special_tokens=False
+            )
+        return self._check_tokens(cast(Sequence[int], prompt))
+
+    def chat_prompt(self, messages: Sequence[Message], **variables: Any) -> str:
+        """Messages as the text that the chat template makes of them."""
+        if self.chat_template is None:
+            raise PteronError(
+                "the model has no chat template: pass chat_template= to load, or give the prompt as text"
+            )
+        return self.chat_template.render(messages, **variables)
+
+    def _with_bos(self, tokens: list[int]) -> list[int]:
+        bos = self.decoder.bos_id
+        wanted = self.description.get("add_bos_token", False) and bos is not None
+        return [cast(int, bos), *tokens] if wanted and tokens[:1] != [bos] else tokens
+
+    def _check_tokens(self, tokens: Sequence[int]) -> list[int]:
+        checked = [int(token) for token in tokens]
+        for place, token in enumerate(checked):
+            if not 0 <= token < self.decoder.vocab_size:
+                raise InputError(
+                    f"prompt token {place} is {token}: the vocabulary has {self.decoder.vocab_size} tokens"
+                )
+        return checked
+
+    def close(self) -> None:
+        self.sessions.close()
+        self.program.close()
+
+    def __enter__(self) -> LanguageModel:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return (
+            f"<LanguageModel, context of {self.context_length} tokens, on {self.program.device.adapter.name}>"
+        )

@@ -1,0 +1,42 @@
+"""What a generation cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+FinishReason: TypeAlias = Literal["stop", "length", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counts and wall-clock seconds of one generation. Tokenising is not in them; sampling is."""
+
+    prompt_tokens: int
+    cached_tokens: int  # of the prompt: those the session already held
+    generated_tokens: int
+    time_to_first_token: float
+    generation_seconds: float  # after the first token
+    gpu_nbytes: int  # allocated on the device, all programs and sessions together
+
+    @property
+    def prompt_tokens_per_second(self) -> float:
+        return _rate(self.prompt_tokens - self.cached_tokens, self.time_to_first_token)
+
+    @property
+    def generation_tokens_per_second(self) -> float:
+        """The first token is the prompt's work, so it does not count."""
+        return _rate(self.generated_tokens - 1, self.generation_seconds)
+
+    def __str__(self) -> str:
+        cached = f", {self.cached_tokens} of them cached" if self.cached_tokens else ""
+        return (
+            f"prompt {self.prompt_tokens} tokens{cached}, {self.prompt_tokens_per_second:.1f} tokens/s; "
+            f"generated {self.generated_tokens} tokens, {self.generation_tokens_per_second:.1f} tokens/s; "
+            f"first token after {self.time_to_first_token:.2f} s; "
+            f"{self.gpu_nbytes / 2**20:,.0f} MiB on the GPU"
+        )
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if count > 0 and seconds > 0 else 0.0
