@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from inspect import Parameter, Signature
 from typing import Any
 
-from pteron.graph.dispatch import Dispatch, Number, quads, threads
+from pteron.graph.dispatch import Dispatch, Number, Scratch, quads, threads
 from pteron.graph.dtypes import DType
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
+from pteron.graph.values import numel
 from pteron.ops.shapes import broadcast, broadcast_strides, merge
 
 F32_MAX = 3.4028234663852886e38
@@ -79,6 +80,20 @@ def ternary_dispatch(
     return Dispatch(
         "ternary", {"a": a, "b": b, "c": c, "y": out}, params, threads(quads(out.numel)), code=code
     )
+
+
+def widened(out: LiveTensor) -> tuple[LiveTensor | Scratch, list[Dispatch]]:
+    """Where a kernel may store elements one by one, and what brings them to `out` from there.
+
+    A word holds several elements of a narrow type, and no two invocations may write to one word.
+    """
+    if out.dtype.itemsize == 4:
+        return out, []
+    wide = Scratch("wide", 4 * numel(out.max_shape), DType.float32 if out.dtype.is_float else DType.int32)
+    code = _function({"x": "x_t4"}, "x", all_integer(out), 0)
+    return wide, [
+        Dispatch("unary", {"x": wide, "y": out}, _params(out, (), 3), threads(quads(out.numel)), code=code)
+    ]
 
 
 def all_integer(*tensors: LiveTensor) -> bool:

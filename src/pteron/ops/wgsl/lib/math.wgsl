@@ -170,3 +170,14 @@ fn iremainder4(a: vec4<i32>, b: vec4<i32>) -> vec4<i32> {
 }
 
 fn softplus4(x: vec4<f32>) -> vec4<f32> { return max(x, vec4<f32>(0.0)) + log1p4(exp(-abs(x))); }
+
+fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
+fn is_inf(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u; }
+
+// Whether b comes before a in a search for the largest (the smallest): NaN comes first of all.
+fn above(b: f32, a: f32) -> bool { return b > a || (is_nan(b) && !is_nan(a)); }
+fn below(b: f32, a: f32) -> bool { return b < a || (is_nan(b) && !is_nan(a)); }
+fn iabove(b: i32, a: i32) -> bool { return b > a; }
+fn ibelow(b: i32, a: i32) -> bool { return b < a; }
+
+fn log_scalar(x: f32) -> f32 { return log4(vec4<f32>(x)).x; }

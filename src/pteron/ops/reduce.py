@@ -1,0 +1,357 @@
+"""Reductions over any dimensions: sums, extremes, moments, and where the extremes are.
+
+A reduction is an associative merge of states, each lifted from one element. A long one is done in
+parts, side by side, which are then put together; the order of the elements is kept throughout, so
+that the first of equal extremes is found either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isqrt
+from typing import Any
+
+from pteron.graph.dispatch import Dispatch, Number, Route, Scratch, quads, threads
+from pteron.graph.live import LiveTensor
+from pteron.graph.op import check, op
+from pteron.graph.values import numel
+from pteron.ops.elementwise import widened
+from pteron.ops.shapes import contiguous, dimension, merge
+
+# Reductions of fewer elements than this are not worth a second dispatch.
+LONG = 256
+MOST_PARTS = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """WGSL: how elements become a state, how states join (a comes before b), what the state says."""
+
+    lift: str  # a state from the element `x` at place `k`
+    merge: str  # a state from the states `a` and `b`
+    finish: str = "s"
+    nothing: str | None = None  # the state of no elements, where there is one
+    kind: str = "f32"  # the type of the state, or the fields of it
+
+    @property
+    def state(self) -> str:
+        if ":" not in self.kind:
+            return f"alias state_t = {self.kind};\n"
+        return f"struct state_t {{ {self.kind} }}\n"
+
+    @property
+    def nbytes(self) -> int:
+        return 4 * max(1, self.kind.count(":"))
+
+    @property
+    def joining(self) -> str:
+        none = f"return {self.nothing};" if self.nothing else "var s: state_t; return s;"
+        return (
+            f"{self.state}fn merge(a: state_t, b: state_t) -> state_t {{ return {self.merge}; }}\n"
+            f"fn nothing() -> state_t {{ {none} }}\n"
+        )
+
+    @property
+    def lifting(self) -> str:
+        return f"fn lift(x: x_t, k: u32) -> state_t {{ return {self.lift}; }}\n"
+
+    @property
+    def finishing(self) -> str:
+        return f"fn finish(s: state_t) -> y_t {{ return y_t({self.finish}); }}\n"
+
+
+def scalar(x: LiveTensor) -> str:
+    """The WGSL type that a tensor's elements are computed in."""
+    return "f32" if x.dtype.is_float else "i32"
+
+
+def reduce(
+    x: LiveTensor,
+    out: LiveTensor,
+    dims: Sequence[int] | int | None,
+    keepdim: bool,
+    reduction: Reduction,
+    correction: float = 0.0,
+) -> list[Route]:
+    """out = the reduction of x over `dims`; none at all means all of them."""
+    listed = [dims] if isinstance(dims, int) else list(dims or range(x.rank))
+    gone = {dimension(d, x.rank) for d in listed} if x.rank else set()
+    kept = [d for d in range(x.rank) if d not in gone]
+    out.resize(tuple(1 if d in gone else n for d, n in enumerate(x.shape) if keepdim or d not in gone))
+    sizes = x.shape
+    count = numel(tuple(sizes[d] for d in gone))
+    check(count > 0 or reduction.nothing is not None or not out.numel, "there is nothing to reduce")
+    walks = _walks(x, kept, sorted(gone))
+    outputs = out.numel
+    parts = max(1, min(isqrt(count), MOST_PARTS // max(outputs, 1)))
+    part = -(-count // parts)
+    parts = -(-count // part) if part else 0
+    ends: dict[str, Number] = {"outputs": outputs, "count": count, "correction": correction}
+    direct = Dispatch(
+        "reduce",
+        {"x": x, "y": out},
+        {**walks, **ends},
+        threads(quads(outputs)),
+        code=reduction.joining + reduction.lifting + reduction.finishing,
+    )
+    states = Scratch("states", reduction.nbytes * min(MOST_PARTS, max(1, numel(x.max_shape))))
+    first = Dispatch(
+        "reduce_parts",
+        {"x": x, "states": states},
+        {**walks, "outputs": outputs, "count": count, "parts": parts, "part": part},
+        threads(outputs * parts),
+        code=reduction.joining + reduction.lifting,
+    )
+    second = Dispatch(
+        "reduce_merge",
+        {"states": states, "y": out},
+        {**ends, "parts": parts},
+        threads(quads(outputs)),
+        code=reduction.joining + reduction.finishing,
+    )
+    return [
+        Route("in parts", [first, second], when=count >= LONG and parts >= 4),
+        Route("at once", [direct]),
+    ]
+
+
+def _walks(x: LiveTensor, kept: Sequence[int], gone: Sequence[int]) -> dict[str, Number]:
+    strides = contiguous(x.shape)
+    kept_sizes, (kept_strides,) = merge(tuple(x.shape[d] for d in kept), [strides[d] for d in kept])
+    sizes, (walk,) = merge(tuple(x.shape[d] for d in gone), [strides[d] for d in gone])
+    return {
+        "kept_rank": len(kept_sizes),
+        "kept_sizes": kept_sizes,
+        "kept_strides": kept_strides,
+        "run_rank": max(0, len(sizes) - 1),
+        "run_sizes": sizes[:-1],
+        "run_strides": walk[:-1],
+        "run_length": sizes[-1] if sizes else 1,
+        "run_stride": walk[-1] if sizes else 0,
+    }
+
+
+def together(*reductions: list[Route]) -> list[Route]:
+    """Several reductions of one tensor, which take the same route."""
+    return [
+        Route(same[0].name, [dispatch for route in same for dispatch in route.dispatches], same[0].when)
+        for same in zip(*reductions, strict=True)
+    ]
+
+
+# -- the reductions -------------------------------------------------------------------------------
+
+
+def total(out: LiveTensor) -> Reduction:
+    kind = scalar(out)
+    return Reduction(f"{kind}(x)", "a + b", nothing=f"{kind}(0)", kind=kind)
+
+
+def product(out: LiveTensor) -> Reduction:
+    kind = scalar(out)
+    return Reduction(f"{kind}(x)", "a * b", nothing=f"{kind}(1)", kind=kind)
+
+
+def extreme(x: LiveTensor, beats: str) -> Reduction:
+    """The largest or smallest element; NaN, if there is one."""
+    kind = scalar(x)
+    return Reduction("x", f"select(a, b, {_order(x, beats)}(b, a))", kind=kind)
+
+
+def place_of_extreme(x: LiveTensor, beats: str) -> Reduction:
+    """The place of the first of the extreme elements."""
+    ahead = f"{_order(x, beats)}(b.value, a.value)"
+    merged = f"state_t(select(a.value, b.value, {ahead}), select(a.place, b.place, {ahead}))"
+    return Reduction("state_t(x, k)", merged, "s.place", kind=f"value: {scalar(x)}, place: u32")
+
+
+def _order(x: LiveTensor, beats: str) -> str:
+    return beats if x.dtype.is_float else f"i{beats}"
+
+
+MEAN = Reduction("f32(x)", "a + b", "s / f32(p.count)", "0.0")
+ANY = Reduction("i32(!(x == x_t(0)))", "a | b", nothing="0", kind="i32")
+ALL = Reduction("i32(!(x == x_t(0)))", "a & b", nothing="1", kind="i32")
+
+# The number of elements, their mean, and the sum of squared distances from it: joined without cancellation.
+_MOMENTS = "n: f32, mean: f32, squares: f32"
+_JOINED = (
+    "state_t(a.n + b.n, a.mean + (b.mean - a.mean) * (b.n / (a.n + b.n)), "
+    "a.squares + b.squares + (b.mean - a.mean) * (b.mean - a.mean) * (a.n * b.n / (a.n + b.n)))"
+)
+_SPREAD = "s.squares / max(f32(p.count) - p.correction, 0.0)"
+_ONE, _NONE = "state_t(1.0, f32(x), 0.0)", "state_t(0.0, 0.0, 0.0)"
+VARIANCE = Reduction(_ONE, _JOINED, _SPREAD, _NONE, _MOMENTS)
+DEVIATION = Reduction(_ONE, _JOINED, f"sqrt({_SPREAD})", _NONE, _MOMENTS)
+MEAN_OF_MOMENTS = Reduction(_ONE, _JOINED, "s.mean", _NONE, _MOMENTS)
+
+# The largest exponent, and the sum of exponentials relative to it. An infinite one cannot be subtracted.
+_TOP = "max(a.top, b.top)"
+_SHIFT = f"select({_TOP}, 0.0, is_inf({_TOP}))"
+LOG_SUM_EXP = Reduction(
+    "state_t(f32(x), 1.0)",
+    f"state_t({_TOP}, a.sum * exp(a.top - {_SHIFT}) + b.sum * exp(b.top - {_SHIFT}))",
+    "s.top + log_scalar(s.sum)",
+    kind="top: f32, sum: f32",
+)
+
+
+# -- the operators --------------------------------------------------------------------------------
+
+
+@op("aten.sum.dim_IntList")
+def sum_dims(x: LiveTensor, dims: Any, keepdim: bool, dtype: Any, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, dims, keepdim, total(out))
+
+
+@op("aten.sum.default")
+def sum_all(x: LiveTensor, dtype: Any, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, None, False, total(out))
+
+
+@op("aten.mean.dim")
+def mean(x: LiveTensor, dims: Any, keepdim: bool, dtype: Any, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, dims, keepdim, MEAN)
+
+
+@op("aten.mean.default")
+def mean_all(x: LiveTensor, dtype: Any, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, None, False, MEAN)
+
+
+@op("aten.prod.default")
+def prod_all(x: LiveTensor, dtype: Any, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, None, False, product(out))
+
+
+@op("aten.prod.dim_int")
+def prod(x: LiveTensor, dim: int, keepdim: bool, dtype: Any, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, dim, keepdim, product(out))
+
+
+@op("aten.amax.default")
+def amax(x: LiveTensor, dims: Any, keepdim: bool, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, dims, keepdim, extreme(x, "above"))
+
+
+@op("aten.amin.default")
+def amin(x: LiveTensor, dims: Any, keepdim: bool, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, dims, keepdim, extreme(x, "below"))
+
+
+@op("aten.max.default")
+def max_all(x: LiveTensor, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, None, False, extreme(x, "above"))
+
+
+@op("aten.min.default")
+def min_all(x: LiveTensor, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, None, False, extreme(x, "below"))
+
+
+@op("aten.argmax.default")
+def argmax(x: LiveTensor, dim: int | None, keepdim: bool, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, dim, keepdim, place_of_extreme(x, "above"))
+
+
+@op("aten.argmin.default")
+def argmin(x: LiveTensor, dim: int | None, keepdim: bool, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, dim, keepdim, place_of_extreme(x, "below"))
+
+
+@op("aten.max.dim")
+def max_dim(x: LiveTensor, dim: int, keepdim: bool, outs: Sequence[LiveTensor]) -> list[Route]:
+    return _value_and_place(x, dim, keepdim, outs, "above")
+
+
+@op("aten.min.dim")
+def min_dim(x: LiveTensor, dim: int, keepdim: bool, outs: Sequence[LiveTensor]) -> list[Route]:
+    return _value_and_place(x, dim, keepdim, outs, "below")
+
+
+def _value_and_place(
+    x: LiveTensor, dim: int, keepdim: bool, outs: Sequence[LiveTensor], beats: str
+) -> list[Route]:
+    values, places = outs
+    return together(
+        reduce(x, values, dim, keepdim, extreme(x, beats)),
+        reduce(x, places, dim, keepdim, place_of_extreme(x, beats)),
+    )
+
+
+@op("aten.any.default")
+def any_all(x: LiveTensor, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, None, False, ANY)
+
+
+@op("aten.any.dim", "aten.any.dims")
+def any_dims(x: LiveTensor, dims: Any, keepdim: bool, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, dims, keepdim, ANY)
+
+
+@op("aten.all.default")
+def all_all(x: LiveTensor, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, None, False, ALL)
+
+
+@op("aten.all.dim", "aten.all.dims")
+def all_dims(x: LiveTensor, dims: Any, keepdim: bool, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, dims, keepdim, ALL)
+
+
+@op("aten.var.correction")
+def var(x: LiveTensor, dims: Any, correction: float | None, keepdim: bool, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, dims, keepdim, VARIANCE, _correction(correction))
+
+
+@op("aten.std.correction")
+def std(x: LiveTensor, dims: Any, correction: float | None, keepdim: bool, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, dims, keepdim, DEVIATION, _correction(correction))
+
+
+@op("aten.var.dim")
+def var_dim(x: LiveTensor, dims: Any, unbiased: bool, keepdim: bool, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, dims, keepdim, VARIANCE, float(unbiased))
+
+
+@op("aten.var_mean.correction")
+def var_mean(
+    x: LiveTensor, dims: Any, correction: float | None, keepdim: bool, outs: Sequence[LiveTensor]
+) -> list[Route]:
+    variance, average = outs
+    return together(
+        reduce(x, variance, dims, keepdim, VARIANCE, _correction(correction)),
+        reduce(x, average, dims, keepdim, MEAN_OF_MOMENTS),
+    )
+
+
+def _correction(given: float | None) -> float:
+    return 1.0 if given is None else given
+
+
+@op("aten.logsumexp.default")
+def logsumexp(x: LiveTensor, dims: Any, keepdim: bool, out: LiveTensor) -> list[Route]:
+    return reduce(x, out, dims, keepdim, LOG_SUM_EXP)
+
+
+@op("aten.cumsum.default")
+def cumsum(x: LiveTensor, dim: int, dtype: Any, out: LiveTensor) -> list[Dispatch]:
+    return _scan(x, dim, out, "a + b")
+
+
+@op("aten.cumprod.default")
+def cumprod(x: LiveTensor, dim: int, dtype: Any, out: LiveTensor) -> list[Dispatch]:
+    return _scan(x, dim, out, "a * b")
+
+
+def _scan(x: LiveTensor, dim: int, out: LiveTensor, merged: str) -> list[Dispatch]:
+    out.resize(x.shape)
+    d = dimension(dim, x.rank)
+    shape = x.shape or (1,)
+    inner = numel(shape[d + 1 :])
+    rows = numel(shape[:d]) * inner
+    wide, narrowing = widened(out)
+    code = f"fn merge(a: y_t, b: y_t) -> y_t {{ return {merged}; }}"
+    params = {"rows": rows, "width": shape[d], "inner": inner}
+    return [Dispatch("scan", {"x": x, "y": wide}, params, threads(rows), code=code), *narrowing]

@@ -1,0 +1,47 @@
+// Where the elements of one output lie in x, and the state of a stretch of them. A state is what the
+// rule folds elements into: it supplies `lift` (an element as a state), `merge` and `nothing`.
+fn kept_offset(i: u32) -> u32 {
+    var rest = i;
+    var at = 0u;
+    for (var d = p.kept_rank; d > 0u; d--) {
+        let size = p.kept_sizes[(d - 1u) >> 2u][(d - 1u) & 3u];
+        at += (rest % size) * p.kept_strides[(d - 1u) >> 2u][(d - 1u) & 3u];
+        rest /= size;
+    }
+    return at;
+}
+
+// The start of a run along the innermost of the reduced dimensions.
+fn run_offset(run: u32) -> u32 {
+    var rest = run;
+    var at = 0u;
+    for (var d = p.run_rank; d > 0u; d--) {
+        let size = p.run_sizes[(d - 1u) >> 2u][(d - 1u) & 3u];
+        at += (rest % size) * p.run_strides[(d - 1u) >> 2u][(d - 1u) & 3u];
+        rest /= size;
+    }
+    return at;
+}
+
+// The elements `begin` .. `end` of those that output i is made from, in row-major order.
+fn fold(i: u32, begin: u32, end: u32) -> state_t {
+    if (begin >= end) { return nothing(); }
+    let base = kept_offset(i);
+    var k = begin;
+    var state: state_t;
+    while (k < end) {
+        let run = k / p.run_length;
+        let stop = min(end, (run + 1u) * p.run_length);
+        var at = base + run_offset(run) + (k % p.run_length) * p.run_stride;
+        if (k == begin) {
+            state = lift(x_at(at), k);
+            k++;
+            at += p.run_stride;
+        }
+        for (; k < stop; k++) {
+            state = merge(state, lift(x_at(at), k));
+            at += p.run_stride;
+        }
+    }
+    return state;
+}

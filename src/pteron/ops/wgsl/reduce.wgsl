@@ -1,0 +1,31 @@
+// y = the reduction of x over some dimensions; one invocation computes four neighbouring outputs.
+@group(0) @binding(0) var<storage, read> x: array<x_word>;        // kept and reduced dimensions, interleaved
+@group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [outputs]
+@group(0) @binding(2) var<uniform> p: Params;
+
+struct Params {
+    outputs: u32,
+    count: u32,       // elements behind each output
+    correction: f32,
+    kept_rank: u32,
+    run_rank: u32,
+    run_length: u32,
+    run_stride: u32,
+    kept_sizes: array<vec4<u32>, 2>,
+    kept_strides: array<vec4<u32>, 2>,
+    run_sizes: array<vec4<u32>, 2>,
+    run_strides: array<vec4<u32>, 2>,
+}
+
+//#include reduce
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = flat_index(id, groups);
+    if (4u * i >= p.outputs) { return; }
+    var results: y_t4;
+    for (var n = 0u; n < 4u; n++) {
+        if (4u * i + n < p.outputs) { results[n] = finish(fold(4u * i + n, 0u, p.count)); }
+    }
+    y_put(i, results);
+}

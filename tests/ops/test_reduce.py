@@ -1,0 +1,215 @@
+"""Reductions over any dimensions against torch, at several live shapes of one graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from pteron.gpu.device import Device
+from tests.ops.rules import check_rule
+
+Make = Callable[[int], list[Any]]
+
+
+def floats(n: int) -> torch.Tensor:
+    return torch.randn(n, 3, 5, 4) + 2
+
+
+def integers(n: int) -> torch.Tensor:
+    return torch.randint(-9, 10, (n, 3, 5, 4), dtype=torch.int32)
+
+
+def truths(n: int) -> torch.Tensor:
+    return torch.rand(n, 3, 5, 4) < 0.2
+
+
+DIMS: list[Any] = [[0], [-1], [1], [1, 2], [0, 2], [1, 3], [0, 3], [0, 1, 2, 3], [0, 2, 3]]
+
+
+def over(function: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
+    return lambda x, dim, keepdim, *rest: function(x, dim=dim, keepdim=keepdim, **fixed)
+
+
+FLOAT_REDUCTIONS = {
+    "sum.dim_IntList": (over(torch.sum), [None]),
+    "mean.dim": (over(torch.mean), [None]),
+    "amax.default": (over(torch.amax), []),
+    "amin.default": (over(torch.amin), []),
+    "logsumexp.default": (over(torch.logsumexp), []),
+}
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("name", FLOAT_REDUCTIONS)
+def test_any_dimensions(device: Device, name: str, keepdim: bool) -> None:
+    function, rest = FLOAT_REDUCTIONS[name]
+    for dims in DIMS:
+        check_rule(
+            device,
+            f"aten.{name}",
+            lambda n, d=dims: [floats(n), d, keepdim, *rest],
+            function,
+            (5, 2, 5, 1, 3),
+        )
+
+
+@pytest.mark.parametrize("dims", [None, [], [0], [1, 3]], ids=str)
+def test_no_dimensions_are_all_of_them(device: Device, dims: Any) -> None:
+    total = lambda x, dim, keepdim, dtype: torch.sum(x, dim=dim, keepdim=keepdim)  # noqa: E731
+    check_rule(device, "aten.sum.dim_IntList", lambda n: [floats(n), dims, False, None], total)
+    check_rule(device, "aten.sum.dim_IntList", lambda n: [floats(n), dims, True, None], total)
+
+
+@pytest.mark.parametrize("dims", [None, [1], [0, 2]], ids=str)
+def test_variance(device: Device, dims: Any) -> None:
+    far = lambda n: torch.randn(n, 3, 5) + 100  # noqa: E731  a variance by squares would be wrong here
+    for correction in (None, 0, 1, 2.0):
+        for name, function in (("var", torch.var), ("std", torch.std), ("var_mean", torch.var_mean)):
+            wanted = lambda x, d, c, k, f=function: f(x, d, correction=1 if c is None else c, keepdim=k)  # noqa: E731
+            make: Make = lambda n, c=correction: [far(n), dims, c, True]  # noqa: E731
+            check_rule(device, f"aten.{name}.correction", make, wanted, (6, 3, 4), rtol=1e-4)
+
+
+def test_integers_are_summed_as_integers(device: Device) -> None:
+    large = lambda n: [integers(n) * 1_000_003, [0, 2], False, None]  # noqa: E731
+    check_rule(device, "aten.sum.dim_IntList", large, over(torch.sum))
+    check_rule(device, "aten.sum.dim_IntList", lambda n: [truths(n), [1], True, None], over(torch.sum))
+    as_float = lambda x, d, k, t: torch.sum(x, d, k, dtype=torch.float32)  # noqa: E731
+    check_rule(device, "aten.sum.dim_IntList", lambda n: [integers(n), [1], False, 6], as_float)
+    check_rule(
+        device, "aten.amax.default", lambda n: [integers(n) * 200_000_001, [0, 3], False], over(torch.amax)
+    )
+    check_rule(
+        device,
+        "aten.prod.dim_int",
+        lambda n: [integers(n), 2, False, None],
+        lambda x, d, k, t: torch.prod(x, d, k),
+    )
+
+
+def test_products(device: Device) -> None:
+    check_rule(
+        device, "aten.prod.default", lambda n: [torch.rand(n, 3) + 0.5, None], lambda x, t: torch.prod(x)
+    )
+    check_rule(
+        device,
+        "aten.prod.dim_int",
+        lambda n: [floats(n), 0, True, None],
+        lambda x, d, k, t: torch.prod(x, d, k),
+    )
+
+
+@pytest.mark.parametrize("name", ["any", "all"])
+def test_truth(device: Device, name: str) -> None:
+    function = getattr(torch, name)
+    for make in (truths, integers, lambda n: torch.randint(0, 2, (n, 3, 5, 4)).float()):
+        check_rule(device, f"aten.{name}.default", lambda n, m=make: [m(n)], function)
+        check_rule(device, f"aten.{name}.dim", lambda n, m=make: [m(n), 2, False], function)
+        check_rule(device, f"aten.{name}.dims", lambda n, m=make: [m(n), [0, 3], True], function)
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_places_of_extremes(device: Device, name: str) -> None:
+    function = getattr(torch, name)
+    few = lambda n: torch.randint(0, 3, (n, 3, 5, 4)).float()  # noqa: E731  many are equal: the first one counts
+    for dim in (None, 0, 1, -1):
+        for keepdim in (False, True):
+            if dim is None and keepdim:
+                continue
+            check_rule(device, f"aten.{name}.default", lambda n, d=dim, k=keepdim: [few(n), d, k], function)
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_with_their_places(device: Device, name: str) -> None:
+    function = lambda x, d, k: tuple(getattr(torch, name)(x, d, k))  # noqa: E731
+    check_rule(device, f"aten.{name}.dim", lambda n: [floats(n), 0, False], function)
+    check_rule(device, f"aten.{name}.dim", lambda n: [integers(n)[..., 0], 1, True], function)
+    check_rule(device, f"aten.{name}.default", lambda n: [floats(n)], getattr(torch, name))
+
+
+def test_nan_is_the_extreme(device: Device) -> None:
+    x = torch.randn(4, 6)
+    x[1, 2] = x[1, 4] = x[3, 0] = math.nan
+    x[2, 5] = -math.inf
+    for name in ("amax", "amin"):
+        check_rule(
+            device, f"aten.{name}.default", lambda n: [x[:n], [1], False], getattr(torch, name), (4, 2)
+        )
+    for name in ("argmax", "argmin"):
+        check_rule(device, f"aten.{name}.default", lambda n: [x[:n], 1, False], getattr(torch, name), (4, 2))
+    y = torch.tensor([[-math.inf, -math.inf], [0.0, -math.inf], [math.inf, 1.0]])
+    check_rule(device, "aten.logsumexp.default", lambda n: [y[:n], [1], False], torch.logsumexp, (3, 1, 2))
+
+
+def test_long_reductions_go_in_parts(device: Device) -> None:
+    """Live sizes on both sides of where the route changes."""
+    lives = (5000, 100, 255, 256, 4096, 1)
+    check_rule(
+        device,
+        "aten.sum.dim_IntList",
+        lambda n: [torch.randn(3, n), [1], False, None],
+        over(torch.sum),
+        lives,
+        atol=1e-4,
+    )
+    check_rule(
+        device, "aten.mean.dim", lambda n: [torch.randn(n, 3), None, False, None], over(torch.mean), lives
+    )
+    check_rule(
+        device,
+        "aten.var.correction",
+        lambda n: [torch.randn(3, n + 1), [1], 1, False],
+        lambda x, d, c, k: torch.var(x, d, correction=c),
+        lives,
+    )
+    few = lambda n: [torch.randint(0, 50, (2, n)).float(), None, False]  # noqa: E731
+    check_rule(device, "aten.argmax.default", few, torch.argmax, lives)
+    check_rule(
+        device,
+        "aten.max.dim",
+        lambda n: [torch.randint(0, 50, (n, 2)), 0, False],
+        lambda x, d, k: tuple(torch.max(x, d, k)),
+        lives,
+    )
+
+
+def test_nothing_to_reduce(device: Device) -> None:
+    check_rule(
+        device,
+        "aten.sum.dim_IntList",
+        lambda n: [torch.randn(3, n), [1], False, None],
+        over(torch.sum),
+        (4, 0, 2),
+    )
+    check_rule(
+        device, "aten.mean.dim", lambda n: [torch.randn(3, n), [1], False, None], over(torch.mean), (4, 0)
+    )
+    check_rule(device, "aten.all.default", lambda n: [torch.rand(n, 3) < 0.5], torch.all, (4, 0, 2))
+    check_rule(
+        device, "aten.amax.default", lambda n: [torch.randn(n, 3), [1], False], over(torch.amax), (4, 0, 2)
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int8, torch.uint8, torch.bool], ids=str)
+def test_narrow_types(device: Device, dtype: torch.dtype) -> None:
+    x = lambda n: (torch.randn(n, 3, 5) * 3).abs().to(dtype)  # noqa: E731
+    check_rule(device, "aten.amax.default", lambda n: [x(n), [1], False], over(torch.amax))
+    check_rule(device, "aten.amin.default", lambda n: [x(n), [0, 2], False], over(torch.amin))
+    if dtype is not torch.bool:
+        check_rule(device, "aten.argmax.default", lambda n: [x(n), 1, False], torch.argmax)
+    check_rule(device, "aten.sum.dim_IntList", lambda n: [x(n), [2], False, None], over(torch.sum))
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_running_sums(device: Device, dim: int) -> None:
+    running = lambda x, d, t: torch.cumsum(x, d)  # noqa: E731
+    check_rule(device, "aten.cumsum.default", lambda n: [floats(n), dim, None], running)
+    check_rule(device, "aten.cumsum.default", lambda n: [truths(n), dim, None], running)
+    check_rule(device, "aten.cumsum.default", lambda n: [torch.rand(n, 3, 5).half(), dim, None], running)
+    check_rule(
+        device, "aten.cumprod.default", lambda n: [floats(n), dim, None], lambda x, d, t: torch.cumprod(x, d)
+    )
