@@ -10,6 +10,7 @@ from pteron.errors import FormatError
 from pteron.graph import op as registry
 from pteron.graph.dtypes import DType
 from pteron.graph.op import OpError
+from pteron.graph.rewrite import REWRITES
 from pteron.graph.values import Arg, Constant, Graph, Node, Shape, SymInt, Tensor, ValueId, values_in
 
 COPY = "pteron.copy"
@@ -51,6 +52,9 @@ class Builder:
 
     def node(self, name: str, args: Iterable[Arg], origin: str) -> None:
         """Add a call of an operator. Its outputs are its last argument."""
+        args = tuple(args)
+        if name in REWRITES and REWRITES[name](self, args, origin):
+            return
         spec = registry.find(name)
         if spec is None:
             self.problem(name, origin)

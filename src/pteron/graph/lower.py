@@ -18,10 +18,12 @@ from pteron.graph.inline import Inlining, split_call
 from pteron.graph.live import LiveResult
 from pteron.graph.op import OpSpec
 from pteron.graph.problems import unsupported
+from pteron.graph.rewrite import REWRITES, permuted_constant
 from pteron.graph.values import Arg, Constant, Element, Graph, Port, SymInt, Tensor, ValueId
 from pteron.pte import schema, vulkan
 from pteron.pte.file import ProgramFile
 
+PERMUTE = "aten.permute_copy.default"
 VULKAN_BACKEND = "VulkanBackend"
 
 # A planned tensor's place in ExecuTorch's memory: (memory, offset, bytes).
@@ -369,19 +371,20 @@ class Lowering(Builder):
         if special is not None:
             special(self, call.args, where)
             return
-        spec = outside.find(kernel)
-        if spec is None:
-            self._define_outputs(kernel, call.args)
+        inputs, outputs = self._split(kernel, call.args)
+        args = [self.read(index) for index in inputs]
+        name, spec = outside.operator_name(kernel), outside.find(kernel)
+        if spec is not None:
+            name, args = spec.name, outside.with_options(spec, args)
+            if not self._is_tensor(outputs[0]):
+                self._integer_call(spec, args, outputs[0], where)
+                return
+        place = self.read_tensor if outside.is_in_place(kernel) else self.write_tensor
+        out = tuple(place(index) for index in self._tensors_among(outputs))
+        if spec is None and name not in REWRITES:
             self.problem(kernel, where)
             return
-        inputs, outputs = self._split(kernel, call.args)
-        args = outside.with_options(spec, [self.read(index) for index in inputs])
-        if self._is_integer(outputs):
-            self._integer_call(spec, args, outputs[0], where)
-            return
-        place = self.read_tensor if outside.is_in_place(kernel) else self.write_tensor
-        out = tuple(place(index) for index in outputs)
-        self.node(spec.name, [*args, out if spec.parameters[-1] == "outs" else out[0]], where)
+        self.node(name, [*args, out if spec and spec.parameters[-1] == "outs" else out[0]], where)
 
     def _split(self, kernel: str, ids: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         """The arguments that a kernel reads, and the values that it writes."""
@@ -396,17 +399,6 @@ class Lowering(Builder):
         given_twice = len(ids) > 1 and ids[-2] == ids[-1] and isinstance(last, schema.Tensor)
         return ids[: -1 - given_twice], ids[-1:]
 
-    def _is_integer(self, outputs: Sequence[int]) -> bool:
-        return not isinstance(self.plan.values[outputs[0]].val, schema.Tensor)
-
-    def _define_outputs(self, kernel: str, ids: Sequence[int]) -> None:
-        """Go on as if an unknown kernel had run, so that only it is reported and not what reads its results."""
-        if not ids:
-            return
-        for index in self._split(kernel, ids)[1]:
-            if isinstance(self.plan.values[index].val, schema.Tensor):
-                self.write_tensor(index)
-
     def _integer_call(self, spec: OpSpec, args: Sequence[Arg], out: int, where: str) -> None:
         """Arithmetic on integers: done at once where they are all known, else by each call's sweep."""
         if not any(isinstance(arg, (Tensor, SymInt)) for arg in args):
@@ -415,6 +407,19 @@ class Lowering(Builder):
             self.bindings.values[out] = result.value
             return
         self.node(spec.name, [*args, self.write_symint(out)], where)
+
+    def _permute(self, ids: Sequence[int], where: str) -> None:
+        """Weights that the program permutes are permuted once, when they are uploaded."""
+        source, dims, out = self.read_tensor(ids[0]), self.read(ids[1]), ids[-1]
+        is_buffer = self._plan_tensor(ids[0]).allocation_info is not None
+        if source.constant is None or is_buffer or not isinstance(dims, tuple) or not dims:
+            self.node(PERMUTE, [source, dims, self.write_tensor(out)], where)
+            return
+        self.bindings.values[out] = permuted_constant(self, source, dims)
+        self.bindings.written.add(out)
+        place = self._place(out)
+        if place:
+            self.bindings.at[place] = self.read_tensor(out)
 
     def _sym_size(self, ids: Sequence[int], where: str) -> None:
         source, dim, out = ids
@@ -512,6 +517,7 @@ class Lowering(Builder):
 # Kernels that are not one operator's out-variant.
 _SPECIAL: dict[str, Callable[[Lowering, Sequence[int], str], None]] = {
     "aten::copy_": Lowering._copy,
+    "aten::permute_copy.out": Lowering._permute,
     "aten::sym_size.int": Lowering._sym_size,
     "aten::_local_scalar_dense": Lowering._item,
     "executorch_prim::et_copy_index.tensor": Lowering._copy_index,

@@ -1,0 +1,71 @@
+"""Operators that are better spelled by others.
+
+An exporter without the delegate turns a linear layer into a transposed weight and a matrix product.
+The transposed weight is the same bytes in another order, so the layer is found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from pteron.graph.values import Arg, Constant, Tensor
+
+if TYPE_CHECKING:
+    from pteron.graph.build import Builder
+
+# Adds nodes that do the same, or says that it knows no better way.
+Rewrite: TypeAlias = "Callable[[Builder, Sequence[Arg], str], bool]"
+
+
+def permuted_constant(builder: Builder, source: Tensor, dims: Sequence[Arg]) -> Tensor:
+    """A constant with its dimensions permuted: nothing is moved, the order is noted beside the bytes."""
+    constant = source.constant
+    assert constant is not None
+    rank = len(source.max_shape)
+    places = [d % rank for d in dims if isinstance(d, int)]
+    order = tuple(places.index(d) for d in constant.dim_order or range(rank))
+    shape = tuple(source.max_shape[d] for d in places)
+    permuted = Constant(constant.data, constant.host_type, order)
+    return builder.tensor(source.dtype, shape, f"{source.name}.permuted", permuted)
+
+
+def addmm(builder: Builder, args: Sequence[Arg], origin: str) -> bool:
+    """beta * bias + alpha * (a @ b): a linear layer, or a product and a sum."""
+    bias, a, b, beta, alpha, out = args
+    if not (isinstance(bias, Tensor) and isinstance(b, Tensor) and isinstance(out, Tensor)):
+        return False
+    weight = _transposed_weight(builder, b)
+    if weight is not None and beta == alpha == 1 and bias.max_shape == weight.max_shape[:1]:
+        builder.node("aten.linear.default", [a, weight, bias, out], origin)
+        return True
+    product = builder.tensor(out.dtype, out.max_shape, f"{out.name}.product")
+    builder.node("aten.mm.default", [a, b, product], origin)
+    if beta == 0:  # whatever the bias holds, be it NaN, does not matter
+        builder.node("aten.mul.Scalar", [product, alpha, out], origin)
+        return True
+    if beta != 1:
+        scaled = builder.tensor(out.dtype, bias.max_shape, f"{bias.name}.scaled")
+        builder.node("aten.mul.Scalar", [bias, beta, scaled], origin)
+        bias = scaled
+    builder.node("aten.add.Tensor", [bias, product, alpha, out], origin)
+    return True
+
+
+def mm(builder: Builder, args: Sequence[Arg], origin: str) -> bool:
+    a, b, out = args
+    weight = _transposed_weight(builder, b)
+    if weight is None:
+        return False
+    builder.node("aten.linear.default", [a, weight, None, out], origin)
+    return True
+
+
+def _transposed_weight(builder: Builder, b: Arg) -> Tensor | None:
+    """The weight [N, K] of which b is the transpose."""
+    if isinstance(b, Tensor) and b.constant is not None and b.constant.dim_order == (1, 0):
+        return permuted_constant(builder, b, (1, 0))
+    return None
+
+
+REWRITES: dict[str, Rewrite] = {"aten.addmm.default": addmm, "aten.mm.default": mm}
