@@ -8,7 +8,6 @@ size in other inputs. All of it is integer arithmetic on the rules; nothing runs
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 
 from pteron.errors import InputError
 from pteron.graph.dispatch import describe
@@ -25,20 +24,23 @@ def dynamic_dims(graph: Graph, live: LiveGraph) -> dict[ValueId, tuple[int, ...]
     candidates = [(i, d) for i, t in inputs.items() for d, size in enumerate(t.max_shape) if size > 1]
     found: dict[ValueId, set[int]] = defaultdict(set)
 
-    def explore(dims: Iterable[Dim]) -> None:
-        changes: dict[ValueId, list[int]] = {}
-        for value, dim in dims:
-            changes.setdefault(value, list(inputs[value].max_shape))[dim] -= 1
-        shapes: dict[ValueId, Live] = {value: tuple(shape) for value, shape in changes.items()}
+    def accepts(shapes: dict[ValueId, Live]) -> bool:
         after = live.preview(shapes)
         if after is None:
-            return
-        for value, dim in dims:
-            found[value].add(dim)
+            return False
         for tensor in outputs:
             shape = after[tensor.id]
             assert isinstance(shape, tuple)
             found[tensor.id].update(d for d, size in enumerate(shape) if size != tensor.max_shape[d])
+        return True
+
+    def explore(dims: list[Dim]) -> None:
+        changes: dict[ValueId, list[int]] = {}
+        for value, dim in dims:
+            changes.setdefault(value, list(inputs[value].max_shape))[dim] -= 1
+        if accepts({value: tuple(shape) for value, shape in changes.items()}):
+            for value, dim in dims:
+                found[value].add(dim)
 
     for candidate in candidates:
         explore([candidate])
@@ -46,6 +48,13 @@ def dynamic_dims(graph: Graph, live: LiveGraph) -> dict[ValueId, tuple[int, ...]
         together = [(i, d) for i, d in candidates if inputs[i].max_shape[d] == size]
         if any(d not in found[i] for i, d in together):
             explore(together)
+    # An output that rounds, as that of a strided convolution, may not feel one step; it feels half.
+    accepts(
+        {
+            i: tuple(-(-n // 2) if d in found[i] else n for d, n in enumerate(t.max_shape))
+            for i, t in inputs.items()
+        }
+    )
     return {value: tuple(sorted(dims)) for value, dims in found.items()}
 
 
