@@ -129,7 +129,7 @@ class MethodInfo:
     @property
     def is_constant(self) -> bool:
         """Whether it only hands out numbers, as exporters use methods to store a model's settings."""
-        return not self.operators and not self.delegates and not self.inputs
+        return not self.delegates and not self.operators and all(o.value is not None for o in self.outputs)
 
 
 def inspect_method(

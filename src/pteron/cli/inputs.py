@@ -64,7 +64,8 @@ def _read(text: str) -> Given:
     number = _number(text)
     if number is not None:
         return Given(number, "given")
-    path, _, key = text.partition("#")
+    path, is_member, key = text.partition(".npz#")
+    path += ".npz" if is_member else ""
     try:
         loaded = np.load(path, allow_pickle=False)
     except ValueError:

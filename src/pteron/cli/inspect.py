@@ -44,7 +44,7 @@ def inspect(
     with ProgramFile.open(model, data or []) as file:
         names = file.method_names
         if method is None and live:
-            method = "forward" if "forward" in names else names[0]
+            method = "forward" if "forward" in names else next(iter(names), None)
         if method is not None and method not in names:
             raise typer.BadParameter(f"there is no method {method!r}; there are {', '.join(names)}")
         wanted, size = _parse_live(live or [])

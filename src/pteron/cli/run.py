@@ -60,11 +60,11 @@ def run(
     """Run a .pte file."""
     if random and ones:
         raise typer.BadParameter("--random and --ones exclude each other")
-    import pteron
     from pteron.cli.inputs import make_inputs
+    from pteron.program import load
 
     begin = time.perf_counter()
-    with pteron.load(model, data_path=data, device=device) as program:
+    with load(model, data_path=data, device=device) as program:
         if method not in program.method_names:
             raise typer.BadParameter(
                 f"there is no method {method!r}; there are {', '.join(program.method_names)}"
