@@ -1,5 +1,7 @@
 """Every elementwise operator against torch, at several live shapes of one graph."""
 
+# ruff: noqa: E731  a table of lambdas reads best here
+
 from __future__ import annotations
 
 import math
@@ -14,10 +16,6 @@ from pteron.gpu.device import Device
 from tests.ops.rules import OneNode, check_rule
 
 INF, NAN = math.inf, math.nan
-
-
-def words(text: str) -> list[str]:
-    return text.split()
 
 
 def wide(n: int) -> torch.Tensor:
@@ -239,7 +237,7 @@ def to(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
     "source", [torch.float32, torch.float16, torch.int32, torch.int8, torch.uint8, torch.bool], ids=str
 )
 def test_conversions(device: Device, source: torch.dtype, target: torch.dtype) -> None:
-    make: Callable[[int], list[Any]] = lambda n: [(torch.randn(n, 5) * 20).abs().to(source)]  # noqa: E731
+    make: Callable[[int], list[Any]] = lambda n: [(torch.randn(n, 5) * 20).abs().to(source)]
     check_rule(device, "pteron.cast", make, to(target))
 
 
@@ -297,12 +295,12 @@ def test_clamp_lets_nan_and_infinity_through(device: Device) -> None:
 
 def test_small_arguments_keep_their_relative_precision(device: Device) -> None:
     for name in ["log1p", "expm1", "tanh", "sinh", "asinh", "atanh", "asin", "atan", "erf", "sin"]:
-        small = lambda n: [torch.logspace(-30, -0.3, 40)[:n]]  # noqa: E731
+        small = lambda n: [torch.logspace(-30, -0.3, 40)[:n]]
         check_rule(device, f"aten.{name}.default", small, getattr(torch, name), (40, 9), rtol=1e-6, atol=0)
 
 
 def test_log_is_precise_near_one(device: Device) -> None:
-    near = lambda n: [torch.linspace(0.5, 2, 301)[:n]]  # noqa: E731
+    near = lambda n: [torch.linspace(0.5, 2, 301)[:n]]
     check_rule(device, "aten.log.default", near, torch.log, (301, 9), rtol=1e-6, atol=0)
 
 

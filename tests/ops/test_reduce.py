@@ -1,5 +1,7 @@
 """Reductions over any dimensions against torch, at several live shapes of one graph."""
 
+# ruff: noqa: E731  a table of lambdas reads best here
+
 from __future__ import annotations
 
 import math
@@ -59,26 +61,26 @@ def test_any_dimensions(device: Device, name: str, keepdim: bool) -> None:
 
 @pytest.mark.parametrize("dims", [None, [], [0], [1, 3]], ids=str)
 def test_no_dimensions_are_all_of_them(device: Device, dims: Any) -> None:
-    total = lambda x, dim, keepdim, dtype: torch.sum(x, dim=dim, keepdim=keepdim)  # noqa: E731
+    total = lambda x, dim, keepdim, dtype: torch.sum(x, dim=dim, keepdim=keepdim)
     check_rule(device, "aten.sum.dim_IntList", lambda n: [floats(n), dims, False, None], total)
     check_rule(device, "aten.sum.dim_IntList", lambda n: [floats(n), dims, True, None], total)
 
 
 @pytest.mark.parametrize("dims", [None, [1], [0, 2]], ids=str)
 def test_variance(device: Device, dims: Any) -> None:
-    far = lambda n: torch.randn(n, 3, 5) + 100  # noqa: E731  a variance by squares would be wrong here
+    far = lambda n: torch.randn(n, 3, 5) + 100  # a variance by squares would be wrong here
     for correction in (None, 0, 1, 2.0):
         for name, function in (("var", torch.var), ("std", torch.std), ("var_mean", torch.var_mean)):
-            wanted = lambda x, d, c, k, f=function: f(x, d, correction=1 if c is None else c, keepdim=k)  # noqa: E731
-            make: Make = lambda n, c=correction: [far(n), dims, c, True]  # noqa: E731
+            wanted = lambda x, d, c, k, f=function: f(x, d, correction=1 if c is None else c, keepdim=k)
+            make: Make = lambda n, c=correction: [far(n), dims, c, True]
             check_rule(device, f"aten.{name}.correction", make, wanted, (6, 3, 4), rtol=1e-4)
 
 
 def test_integers_are_summed_as_integers(device: Device) -> None:
-    large = lambda n: [integers(n) * 1_000_003, [0, 2], False, None]  # noqa: E731
+    large = lambda n: [integers(n) * 1_000_003, [0, 2], False, None]
     check_rule(device, "aten.sum.dim_IntList", large, over(torch.sum))
     check_rule(device, "aten.sum.dim_IntList", lambda n: [truths(n), [1], True, None], over(torch.sum))
-    as_float = lambda x, d, k, t: torch.sum(x, d, k, dtype=torch.float32)  # noqa: E731
+    as_float = lambda x, d, k, t: torch.sum(x, d, k, dtype=torch.float32)
     check_rule(device, "aten.sum.dim_IntList", lambda n: [integers(n), [1], False, 6], as_float)
     check_rule(
         device, "aten.amax.default", lambda n: [integers(n) * 200_000_001, [0, 3], False], over(torch.amax)
@@ -115,7 +117,7 @@ def test_truth(device: Device, name: str) -> None:
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_places_of_extremes(device: Device, name: str) -> None:
     function = getattr(torch, name)
-    few = lambda n: torch.randint(0, 3, (n, 3, 5, 4)).float()  # noqa: E731  many are equal: the first one counts
+    few = lambda n: torch.randint(0, 3, (n, 3, 5, 4)).float()  # many are equal: the first one counts
     for dim in (None, 0, 1, -1):
         for keepdim in (False, True):
             if dim is None and keepdim:
@@ -125,7 +127,7 @@ def test_places_of_extremes(device: Device, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_extremes_with_their_places(device: Device, name: str) -> None:
-    function = lambda x, d, k: tuple(getattr(torch, name)(x, d, k))  # noqa: E731
+    function = lambda x, d, k: tuple(getattr(torch, name)(x, d, k))
     check_rule(device, f"aten.{name}.dim", lambda n: [floats(n), 0, False], function)
     check_rule(device, f"aten.{name}.dim", lambda n: [integers(n)[..., 0], 1, True], function)
     check_rule(device, f"aten.{name}.default", lambda n: [floats(n)], getattr(torch, name))
@@ -166,7 +168,7 @@ def test_long_reductions_go_in_parts(device: Device) -> None:
         lambda x, d, c, k: torch.var(x, d, correction=c),
         lives,
     )
-    few = lambda n: [torch.randint(0, 50, (2, n)).float(), None, False]  # noqa: E731
+    few = lambda n: [torch.randint(0, 50, (2, n)).float(), None, False]
     check_rule(device, "aten.argmax.default", few, torch.argmax, lives)
     check_rule(
         device,
@@ -196,7 +198,7 @@ def test_nothing_to_reduce(device: Device) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.int8, torch.uint8, torch.bool], ids=str)
 def test_narrow_types(device: Device, dtype: torch.dtype) -> None:
-    x = lambda n: (torch.randn(n, 3, 5) * 3).abs().to(dtype)  # noqa: E731
+    x = lambda n: (torch.randn(n, 3, 5) * 3).abs().to(dtype)
     check_rule(device, "aten.amax.default", lambda n: [x(n), [1], False], over(torch.amax))
     check_rule(device, "aten.amin.default", lambda n: [x(n), [0, 2], False], over(torch.amin))
     if dtype is not torch.bool:
@@ -206,7 +208,7 @@ def test_narrow_types(device: Device, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_running_sums(device: Device, dim: int) -> None:
-    running = lambda x, d, t: torch.cumsum(x, d)  # noqa: E731
+    running = lambda x, d, t: torch.cumsum(x, d)
     check_rule(device, "aten.cumsum.default", lambda n: [floats(n), dim, None], running)
     check_rule(device, "aten.cumsum.default", lambda n: [truths(n), dim, None], running)
     check_rule(device, "aten.cumsum.default", lambda n: [torch.rand(n, 3, 5).half(), dim, None], running)

@@ -36,7 +36,9 @@ def unary_dispatch(
     out.resize(x.shape)
     integer = exact and not x.dtype.is_float
     code = _function({"x": "x_t4"}, expression, integer, len(scalars))
-    return Dispatch("unary", {"x": x, "y": out}, _params(out, scalars, 3), threads(quads(x.numel)), code=code)
+    return Dispatch(
+        "unary", {"x": x, "y": out}, _params(out.numel, scalars, 3), threads(quads(x.numel)), code=code
+    )
 
 
 def binary_dispatch(
@@ -54,7 +56,7 @@ def binary_dispatch(
     integer = exact and all_integer(a, b)
     code = _function({"a": "a_t4", "b": "b_t4"}, expression, integer, 1)
     params = {
-        **_params(out, (scalar,), 1),
+        **_params(out.numel, (scalar,), 1),
         **_walks(shape, a=a, b=b),
         "a_same": int(a.numel == out.numel),
         "b_same": int(b.numel == out.numel),
@@ -76,7 +78,7 @@ def ternary_dispatch(
     shape = broadcast(a.shape, b.shape, c.shape)
     out.resize(shape)
     code = _function({"a": "a_t4", "b": "b_t4", "c": "c_t4"}, expression, exact and all_integer(out), 1)
-    params = {**_params(out, (scalar,), 1), **_walks(shape, a=a, b=b, c=c)}
+    params = {**_params(out.numel, (scalar,), 1), **_walks(shape, a=a, b=b, c=c)}
     return Dispatch(
         "ternary", {"a": a, "b": b, "c": c, "y": out}, params, threads(quads(out.numel)), code=code
     )
@@ -90,10 +92,14 @@ def widened(out: LiveTensor) -> tuple[LiveTensor | Scratch, list[Dispatch]]:
     if out.dtype.itemsize == 4:
         return out, []
     wide = Scratch("wide", 4 * numel(out.max_shape), DType.float32 if out.dtype.is_float else DType.int32)
-    code = _function({"x": "x_t4"}, "x", all_integer(out), 0)
-    return wide, [
-        Dispatch("unary", {"x": wide, "y": out}, _params(out, (), 3), threads(quads(out.numel)), code=code)
-    ]
+    return wide, [transfer(wide, out, out.numel)]
+
+
+def transfer(x: LiveTensor | Scratch, y: LiveTensor | Scratch, count: int) -> Dispatch:
+    """The same elements in the same order, converted from one dtype to another."""
+    whole = not (x.dtype.is_float or y.dtype.is_float)
+    code = _function({"x": "x_t4"}, "x", whole, 0)
+    return Dispatch("unary", {"x": x, "y": y}, _params(count, (), 3), threads(quads(count)), code=code)
 
 
 def all_integer(*tensors: LiveTensor) -> bool:
@@ -113,8 +119,8 @@ def _function(arguments: dict[str, str], expression: str, integer: bool, scalars
     return f"fn apply({takes}) -> y_t4 {{ {' '.join(lines)} return y_t4({expression}); }}"
 
 
-def _params(out: LiveTensor, scalars: Sequence[float | int], places: int) -> dict[str, Number]:
-    params: dict[str, Number] = {"quads": quads(out.numel)}
+def _params(count: int, scalars: Sequence[float | int], places: int) -> dict[str, Number]:
+    params: dict[str, Number] = {"quads": quads(count)}
     for i in range(places):
         value = scalars[i] if i < len(scalars) else 0
         params |= {f"s{i}": as_f32(value), f"k{i}": as_i32(value)}

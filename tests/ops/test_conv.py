@@ -1,0 +1,217 @@
+"""Convolutions against torch, at several live shapes of one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+import pteron
+from pteron.errors import InputError
+from pteron.gpu.device import Device
+from tests.exporting import export
+from tests.ops.programs import check_program
+from tests.ops.rules import check_rule
+
+convolution = torch.ops.aten.convolution.default
+
+
+def conv(
+    x: tuple[int, ...],
+    weight: tuple[int, ...],
+    *,
+    bias: int = 0,
+    stride: tuple[int, ...] = (1,),
+    padding: tuple[int, ...] = (0,),
+    dilation: tuple[int, ...] = (1,),
+    transposed: bool = False,
+    output_padding: tuple[int, ...] = (0,),
+    groups: int = 1,
+    dtype: torch.dtype = torch.float32,
+) -> list[Any]:
+    """The operator's arguments. The sum over a window stays near 1, so that one tolerance suits all."""
+    spatial = len(weight) - 2
+    scale = 1 / max(1, torch.Size(weight[1:]).numel()) ** 0.5
+    return [
+        torch.randn(x).to(dtype),
+        (torch.randn(weight) * scale).to(dtype),
+        torch.randn(bias).to(dtype) if bias else None,
+        [*stride] * (spatial if len(stride) == 1 else 1),
+        [*padding] * (spatial if len(padding) == 1 else 1),
+        [*dilation] * (spatial if len(dilation) == 1 else 1),
+        transposed,
+        [*output_padding] * (spatial if len(output_padding) == 1 else 1),
+        groups,
+    ]
+
+
+HALF = torch.float16
+
+CASES: dict[str, Callable[[int], list[Any]]] = {
+    "1d": lambda n: conv((2, 3, n + 2), (5, 3, 3), bias=5),
+    "1d strided": lambda n: conv((1, 4, 3 * n), (6, 4, 3), stride=(2,), padding=(1,)),
+    "1d depthwise": lambda n: conv((2, 5, n + 4), (5, 1, 4), bias=5, groups=5, padding=(2,)),
+    "1d channel multiplier": lambda n: conv((1, 3, n), (6, 1, 3), bias=6, groups=3, padding=(1,)),
+    "1d grouped": lambda n: conv((1, 6, n + 3), (10, 3, 2), groups=2, dilation=(3,)),
+    "1d pointwise": lambda n: conv((3, 7, n), (5, 7, 1), bias=5),
+    "1d transposed": lambda n: conv(
+        (2, 4, n), (4, 3, 5), bias=3, stride=(3,), padding=(2,), output_padding=(1,), transposed=True
+    ),
+    "2d": lambda n: conv((n, 3, n + 2, n + 4), (5, 3, 3, 5), bias=5, padding=(0, 1)),
+    "2d strided and dilated": lambda n: conv(
+        (1, 4, 2 * n + 3, 3 * n), (8, 4, 3, 2), stride=(2, 3), padding=(1, 0), dilation=(2, 1)
+    ),
+    "2d depthwise": lambda n: conv((n, 6, n, n + 1), (6, 1, 3, 3), bias=6, groups=6, padding=(1,)),
+    "2d grouped": lambda n: conv((2, 6, n + 1, n), (12, 2, 3, 3), bias=12, groups=3, padding=(1,)),
+    "2d pointwise": lambda n: conv((2, 9, n, n + 2), (6, 9, 1, 1), bias=6),
+    "2d pointwise, strided": lambda n: conv((2, 3, n, n + 2), (4, 3, 1, 1), bias=4, stride=(2,)),
+    "2d window of padding": lambda n: conv((1, 2, n, n), (4, 2, 3, 3), padding=(3,)),
+    "2d transposed": lambda n: conv(
+        (n, 4, n, n + 1), (4, 6, 4, 4), stride=(2,), padding=(1,), transposed=True
+    ),
+    "2d transposed, grouped": lambda n: conv(
+        (2, 6, n, 3),
+        (6, 2, 3, 2),
+        bias=4,
+        stride=(2, 3),
+        dilation=(1, 2),
+        output_padding=(1, 2),
+        transposed=True,
+        groups=2,
+    ),
+    "2d transposed, depthwise": lambda n: conv(
+        (1, 5, n, n), (5, 1, 2, 2), transposed=True, stride=(2,), groups=5
+    ),
+    "3d": lambda n: conv((2, 2, n, n + 1, 5), (5, 2, 2, 3, 3), bias=5, padding=(1,), stride=(1, 2, 1)),
+    "3d transposed": lambda n: conv(
+        (1, 3, n, 2, n), (3, 2, 2, 3, 3), stride=(2,), padding=(1,), output_padding=(1, 0, 1), transposed=True
+    ),
+    "empty batch at times": lambda n: conv((n - 1, 3, 4, 4), (5, 3, 3, 3), bias=5),
+    "float16 2d": lambda n: conv((n, 3, n + 2, 5), (5, 3, 3, 3), bias=5, dtype=HALF),
+    "float16 transposed": lambda n: conv(
+        (1, 3, n, n), (3, 2, 3, 3), stride=(2,), transposed=True, dtype=HALF
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_convolution(device: Device, case: str) -> None:
+    check_rule(device, "aten.convolution.default", CASES[case], convolution)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_unbatched(device: Device, transposed: bool) -> None:
+    def batched(x: Tensor, *rest: Any) -> Tensor:
+        return convolution(x[None], *rest)[0]
+
+    check_rule(
+        device,
+        "aten.convolution.default",
+        lambda n: conv((3, n, n + 1), (3, 3, 3, 2), bias=3, padding=(1,), transposed=transposed),
+        batched,
+    )
+
+
+@pytest.mark.parametrize("low, high", [(-0.3, 0.4), (0.0, None), (None, 0.25)])
+def test_clamp(device: Device, low: float | None, high: float | None) -> None:
+    check_rule(
+        device,
+        "et_vk.conv_with_clamp.default",
+        lambda n: [*conv((1, 3, n, n + 3), (5, 3, 3, 3), bias=5, padding=(1,)), low, high],
+        lambda *args: convolution(*args[:-2]).clamp(low, high),
+    )
+
+
+def test_infinity_is_not_spread_by_padding(device: Device) -> None:
+    """A tap on padding reads nothing, where a product with 0 would make NaN of an infinity nearby."""
+
+    def make(n: int) -> list[Any]:
+        args = conv((1, 1, n, n), (4, 1, 3, 3), padding=(2,))
+        args[0][..., 0, 0] = torch.inf
+        args[1] = args[1].abs() + 0.1
+        return args
+
+    check_rule(device, "aten.convolution.default", make, convolution)
+
+
+# -- exported programs ----------------------------------------------------------------------------
+
+
+class Convolutions(nn.Module):
+    """Every kind of weight as a constant, each result an output of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds = nn.ModuleList(
+            [
+                nn.Conv2d(4, 6, 3, padding=1),
+                nn.Conv2d(4, 8, (3, 5), stride=(2, 1), dilation=(1, 2), groups=2, padding=(0, 4), bias=False),
+                nn.Conv2d(4, 4, 3, groups=4, padding=1),
+                nn.Conv2d(4, 7, 1),
+                nn.ConvTranspose2d(4, 5, 3, stride=2, padding=1, output_padding=1),
+                nn.ConvTranspose2d(4, 6, (3, 2), stride=(1, 3), groups=2, bias=False),
+                nn.Sequential(nn.Conv2d(4, 5, 3), nn.ReLU()),
+                nn.Sequential(nn.Conv2d(4, 5, 2), nn.Hardtanh(-0.2, 0.3)),
+            ]
+        )
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(kind(x) for kind in self.kinds)
+
+
+def test_images_of_any_size(device: Device) -> None:
+    height, width = Dim("height", min=3, max=9), Dim("width", min=3, max=13)
+    lives = [(9, 13), (3, 4), (8, 7), (5, 13), (9, 3)]
+    shapes = ({2: height, 3: width},)
+    check_program(device, Convolutions(), lambda h, w: (torch.randn(1, 4, h, w),), lives, shapes)
+
+
+def test_batches_of_any_size(device: Device) -> None:
+    """A batch the partitioner leaves to the kernels outside of the delegate."""
+    batch, height, width = Dim("batch", max=3), Dim("height", min=3, max=6), Dim("width", min=3, max=9)
+    lives = [(3, 6, 9), (1, 3, 5), (2, 6, 4)]
+    shapes = ({0: batch, 2: height, 3: width},)
+    check_program(device, Convolutions(), lambda b, h, w: (torch.randn(b, 4, h, w),), lives, shapes)
+
+
+class Sequences(nn.Module):
+    """Convolutions along time that feed each other, as in an audio encoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv1d(5, 8, 3, padding=1),
+            nn.GELU(),
+            nn.Conv1d(8, 8, 3, stride=2, padding=1),
+            nn.Conv1d(8, 8, 5, padding=2, groups=8),
+            nn.Conv1d(8, 6, 1),
+            nn.ConvTranspose1d(6, 3, 4, stride=2, padding=1),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layers(x)
+        return out
+
+
+def test_sequences_of_any_length(device: Device) -> None:
+    length = Dim("length", min=2, max=50)
+    lives = [(50,), (7,), (33,), (2,), (50,)]
+    check_program(device, Sequences(), lambda n: (torch.randn(1, 5, n),), lives, ({2: length},))
+
+
+def test_volumes(device: Device) -> None:
+    module = nn.Sequential(nn.Conv3d(2, 5, (2, 3, 3), padding=1), nn.ConvTranspose3d(5, 2, 2, stride=2))
+    check_program(device, module, lambda d: (torch.randn(2, 2, d, 4, 5),), [(3,)])
+
+
+def test_an_image_smaller_than_the_window_is_refused(device: Device) -> None:
+    width = Dim("width", max=9)
+    program = export(nn.Conv1d(2, 3, 4), (torch.randn(1, 2, 9),), ({2: width},))
+    method = pteron.load(program, device=device).method()
+    with pytest.raises(InputError, match=r"input of \(3\) is smaller than the window \(4\)"):
+        method(torch.randn(1, 2, 3))
+    assert method(torch.randn(1, 2, 4)).shape == (1, 3, 1)
