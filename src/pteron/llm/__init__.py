@@ -6,7 +6,7 @@ for piece in llm.stream("Once upon a time", max_new_tokens=64, temperature=0.8, 
 """
 
 from pteron.llm.chat_template import ChatTemplate
-from pteron.llm.generate import Generation, Piece, Stream
+from pteron.llm.generate import ContextFull, Generation, Piece, Stream
 from pteron.llm.model import LanguageModel, load
 from pteron.llm.options import Options
 from pteron.llm.sampling import Sampler, Sampling
@@ -16,6 +16,7 @@ from pteron.llm.tokenizer import Detokenizer, Tokenizer
 
 __all__ = [
     "ChatTemplate",
+    "ContextFull",
     "Detokenizer",
     "Generation",
     "LanguageModel",

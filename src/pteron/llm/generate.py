@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 Prompt: TypeAlias = str | Sequence[int] | Sequence[Message]
 
 
+class ContextFull(InputError):
+    """A prompt is longer than the model's context."""
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A token and the text it made certain, which may be none. The last piece says why it is the last."""
@@ -67,7 +71,7 @@ class Stream(Iterator[Piece]):
         if not prompt:
             raise InputError("the prompt is empty: the model needs at least one token")
         if len(prompt) > model.context_length:
-            raise InputError(
+            raise ContextFull(
                 f"the prompt has {len(prompt)} tokens, but the model's context holds {model.context_length}"
             )
         self.prompt = list(prompt)

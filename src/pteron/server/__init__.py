@@ -1,0 +1,14 @@
+"""An OpenAI-compatible server for one language model, in the extra `server`."""
+
+from __future__ import annotations
+
+from pteron.extras import needs
+
+with needs("server", "to serve a model"):
+    import starlette  # noqa: F401
+    import uvicorn  # noqa: F401
+
+from pteron.server.app import create_app, serve
+from pteron.server.scheduler import QueueFull, Scheduler
+
+__all__ = ["QueueFull", "Scheduler", "create_app", "serve"]

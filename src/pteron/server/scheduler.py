@@ -1,0 +1,113 @@
+"""Many answers on one GPU: one thread takes a step of each in turn."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pteron.errors import PteronError
+from pteron.llm import Piece, Stream
+
+Deliver: TypeAlias = Callable[[Piece | Exception], None]
+
+
+class QueueFull(PteronError):
+    """As many answers are being made, and are waiting, as may be."""
+
+
+class SchedulerClosed(PteronError):
+    """The server is going down, and takes no more work."""
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    stream: Stream
+    deliver: Deliver
+
+
+class Scheduler:
+    """At most `sessions` answers at a time, and `queue` more that wait. A long prompt never stops the rest."""
+
+    def __init__(self, sessions: int = 4, queue: int = 16) -> None:
+        self.sessions = sessions
+        self.queue = queue
+        self._waiting: deque[Job] = deque()
+        self._active: list[Job] = []
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="pteron scheduler", daemon=True)
+        self._thread.start()
+
+    @property
+    def active(self) -> int:
+        return len(self._active)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def submit(self, stream: Stream, deliver: Deliver) -> Job:
+        """Have a stream run. `deliver` is called in the scheduler's thread, with its pieces or its error."""
+        with self._changed:
+            if self._closed:
+                raise SchedulerClosed("the server is shutting down")
+            if len(self._active) + len(self._waiting) >= self.sessions + self.queue:
+                raise QueueFull(
+                    f"{self.sessions} answers are being made and {self.queue} are waiting: try again later"
+                )
+            job = Job(stream, deliver)
+            self._waiting.append(job)
+            self._changed.notify()
+            return job
+
+    def cancel(self, job: Job) -> None:
+        """Stop a job, whether it waits, runs or is done. One that waited delivers nothing more."""
+        job.stream.cancel()
+        with self._changed:
+            if job in self._waiting:
+                self._waiting.remove(job)
+
+    def close(self) -> None:
+        """Cancel everything, and end the thread."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            for job in self._active:
+                job.stream.cancel()
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while jobs := self._next_jobs():
+            for job in jobs:
+                if self._is_finished(job):
+                    job.stream.close()
+                    with self._changed:
+                        self._active.remove(job)
+
+    def _next_jobs(self) -> list[Job]:
+        """Those to take a step of; waits until there are some. None when the scheduler has closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._active or self._waiting or self._closed)
+            while self._waiting and len(self._active) < self.sessions:
+                self._active.append(self._waiting.popleft())
+            return list(self._active)
+
+    @staticmethod
+    def _is_finished(job: Job) -> bool:
+        """Take one step of a job. Whatever goes wrong in it is the job's end, and never the thread's."""
+        try:
+            piece = job.stream.step()
+            if piece is None:
+                return False
+            job.deliver(piece)
+            return piece.finish_reason is not None
+        except Exception as error:
+            try:
+                job.deliver(error)
+            except Exception:  # nobody is there to hear it
+                return True
+            return True
