@@ -31,7 +31,7 @@ def vulkan_partitioner(compile_options: dict[str, Any] | None = None) -> Any:
 
 @functools.cache
 def remember_rope_patterns() -> None:
-    """The partitioner traces its rope patterns anew for every program, which takes seconds: once is enough."""
+    """The partitioner traces its rope patterns anew for every program: seconds each time, unless kept."""
     from executorch.backends.vulkan import patterns  # noqa: F401  registers the patterns
     from executorch.backends.vulkan.patterns.pattern_registry import fusable_patterns
 

@@ -378,7 +378,7 @@ class SizeAsInput(Matrix):
         return torch.randn(s, 16), n
 
     def forward(self, x: Tensor, n: int) -> Tensor:
-        torch._check(1 <= n)
+        torch._check(n >= 1)
         torch._check(n <= x.shape[0])
         return torch.tanh(x[:n]) * 2
 

@@ -47,6 +47,9 @@ SMALL = (32, 7, 1, 18, 32)
 # Prefill, decode at a moving position, prefill on top, then a new conversation over the old one's cache.
 CONVERSATION = ((24, 0), (1, 24), (1, 25), (7, 26), (1, 33), (64, 0), (5, 0), (1, 5))
 
+NO_DELEGATE = {"partitioner": False}
+ALIASED = {"compile_options": {"alias_buffer_mutations": True}}
+
 CASES = (
     Case("rms_norm", "RmsNorm", ({2: S128},), 128, DOWN_AND_UP, RMS),
     Case("rms_norm_growing", "RmsNorm", ({2: S128},), 128, GROW, RMS),
@@ -56,7 +59,7 @@ CASES = (
     Case("rms_times_x", "RmsTimesX", ({2: S128},), 128, DOWN_AND_UP, RMS),
     Case("residual", "Residual", ({2: S128},), 128, DOWN_AND_UP, ELEMENTWISE),
     Case("residual_growing", "Residual", ({2: S128},), 128, GROW, ELEMENTWISE),
-    Case("residual_undelegated", "Residual", ({2: S128},), 128, DOWN_AND_UP, ELEMENTWISE, {"partitioner": False}),
+    Case("residual_undelegated", "Residual", ({2: S128},), 128, DOWN_AND_UP, ELEMENTWISE, NO_DELEGATE),
     Case("deep_residual", "DeepResidual", ({2: S128},), 128, DOWN_AND_UP, RMS),
     Case("layer_norm", "LayerNorm", ({2: S128},), 128, DOWN_AND_UP, RMS),
     Case("linear", "Linear", ({0: S128},), 128, DOWN_AND_UP, MATMUL),
@@ -79,7 +82,14 @@ CASES = (
         MATMUL,
     ),
     Case("plain_attention", "PlainAttention", ({1: S32},), 32, SMALL, MATMUL),
-    Case("cached_attention", "CachedAttention", ({1: S64}, {1: S64}, {1: S64}, None), (64, 0), CONVERSATION, SDPA),
+    Case(
+        "cached_attention",
+        "CachedAttention",
+        ({1: S64}, {1: S64}, {1: S64}, None),
+        (64, 0),
+        CONVERSATION,
+        SDPA,
+    ),
     Case("rope", "Rope", ({1: S16}, {1: S16}, {0: S16}, {0: S16}), 16, (16, 8, 1, 5, 16), ELEMENTWISE),
     Case(
         "rope_hf",
@@ -119,6 +129,15 @@ CASES = (
         ((32, 32), (32, 5), (7, 7), (7, 1), (32, 31)),
         ELEMENTWISE,
     ),
+    Case(
+        "size_as_input_undelegated",
+        "SizeAsInput",
+        ({0: S32}, INTEGER),
+        (32, 32),
+        ((32, 32), (32, 5), (7, 7), (7, 1), (32, 31)),
+        ELEMENTWISE,
+        NO_DELEGATE,
+    ),
     Case("zero_length", "Residual", ({2: Dim("s", 0, 128)},), 128, (128, 0, 37, 0, 128), ELEMENTWISE),
     Case("running_sum", "RunningSum", ({0: S32},), 32, SMALL, ELEMENTWISE),
     Case(
@@ -128,6 +147,6 @@ CASES = (
         32,
         SMALL,
         ELEMENTWISE,
-        {"compile_options": {"alias_buffer_mutations": True}},
+        ALIASED,
     ),
-)  # fmt: skip
+)

@@ -1,0 +1,101 @@
+"""What ExecuTorch's own WebGPU backend tests, in the orders in which it tests it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pteron
+from pteron.errors import UnsupportedError
+from pteron.gpu.device import Device
+from tests.conftest import Once
+from tests.dynamic_shape.peer import PEERS, Peer, export_group
+from tests.dynamic_shape.replay import Made, check_outputs, poison
+from tests.tolerances import ELEMENTWISE, EXACT, assert_close
+
+Folder = Callable[[str], Path]
+
+CASES = [
+    pytest.param(peer, id=f"{peer}-{'-'.join(map(str, peer.order))}", marks=[pytest.mark.slow] * peer.slow)
+    for peer in PEERS
+]
+
+
+@pytest.fixture(scope="session")
+def folder(once: Once) -> Folder:
+    return lambda group: once(f"peer/{group}", export_group(group))
+
+
+@pytest.mark.parametrize("peer", CASES)
+def test_replayed_on_one_loaded_program(peer: Peer, device: Device, folder: Folder) -> None:
+    where = folder(peer.group)
+    with pteron.load(where / f"{peer.name}.pte", device=device) as program:
+        method = program.method()
+        made = Made(method)
+        for label in peer.order:
+            inputs, expected = peer.call(where, label)
+            poison(method)
+            check_outputs(method.execute(inputs), expected, peer.tolerance, f"{peer.name} at {label}")
+        made.check_unchanged()
+
+
+@pytest.mark.parametrize("peer", [p for p in PEERS if p.group == "light"], ids=str)
+def test_each_size_on_a_fresh_program(peer: Peer, device: Device, folder: Folder) -> None:
+    where = folder(peer.group)
+    for label in dict.fromkeys(peer.order):
+        inputs, expected = peer.call(where, label)
+        with pteron.load(where / f"{peer.name}.pte", device=device) as program:
+            check_outputs(
+                program.method().execute(inputs), expected, peer.tolerance, f"{peer.name} at {label}"
+            )
+
+
+@pytest.mark.parametrize("name", ["dyn_expand_copy", "dyn_expand_copy_inferred"])
+def test_expand_of_a_dynamic_size_is_not_rejected(name: str, device: Device, folder: Folder) -> None:
+    with pteron.load(folder("light") / f"{name}.pte", device=device) as program:
+        method = program.method()
+        for size in (8, 3, 1, 8):
+            x = np.linspace(-1, 1, size, dtype=np.float32).reshape(1, size)
+            poison(method)
+            assert_close(method(x), np.broadcast_to(x, (4, size)), EXACT, f"{name} at {size}")
+
+
+@pytest.mark.slow
+def test_a_cache_with_too_few_heads_is_rejected_at_load(device: Device, folder: Folder) -> None:
+    with (
+        pteron.load(folder("k16") / "sdpa_k16_bad_cache_heads.pte", device=device) as program,
+        pytest.raises(UnsupportedError, match=r"sdpa_with_kv_cache\.default \(node \d+\): .*7.*8"),
+    ):
+        program.method()
+
+
+@pytest.mark.slow
+def test_projections_with_a_decode_route_agree_row_by_row(device: Device, folder: Folder) -> None:
+    """The backend only looks at this program's shapes; one row alone must also be that row of many."""
+    with pteron.load(folder("routes") / "qkv_bk64_routes.pte", device=device) as program:
+        method = program.method()
+        x = np.fromfile(folder("routes") / "qkv_bk64_routes.S128.input.bin", "<f4").reshape(128, 2048)
+        for rows in (128, 1, 128):
+            poison(method)
+            outputs = method(x[:rows])
+            assert [y.shape for y in outputs] == [(rows, 2048), (rows, 512), (rows, 512)]
+            if rows == 128:
+                many = outputs
+            else:
+                check_outputs(list(outputs), [y[:rows] for y in many], ELEMENTWISE, "one row")
+
+
+@pytest.mark.slow
+def test_gelu_beyond_what_one_row_of_workgroups_covers(device: Device, folder: Folder) -> None:
+    import torch
+
+    most = 4 * 64 * 65535 + 1
+    x = np.random.default_rng(0).standard_normal(most, dtype=np.float32)
+    expected = torch.nn.functional.gelu(torch.from_numpy(x)).numpy()
+    with pteron.load(folder("gelu") / "dyn_gelu_2d.pte", device=device) as program:
+        method = program.method()
+        for size in (most, most - 1, most):
+            assert_close(method(x[:size]), expected[:size], ELEMENTWISE, f"gelu of {size}")
