@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pteron.arrays import GpuArray
+    from pteron.checking import check
     from pteron.errors import DeviceError, FormatError, InputError, OutOfMemory, PteronError, UnsupportedError
     from pteron.gpu.adapters import adapters
     from pteron.method import Method
@@ -28,6 +29,7 @@ __all__ = [
     "PteronError",
     "UnsupportedError",
     "adapters",
+    "check",
     "load",
 ]
 
@@ -37,6 +39,7 @@ _HOMES = {
     "Method": "pteron.method",
     "Program": "pteron.program",
     "adapters": "pteron.gpu.adapters",
+    "check": "pteron.checking",
     "load": "pteron.program",
 }
 

@@ -264,7 +264,7 @@ class Method:
     # -- looking at it --------------------------------------------------------------------------
 
     @property
-    def live_shapes(self) -> dict[str, Shape | int | None]:
+    def live_shapes(self) -> dict[str, Live]:
         """The live shape of every input and output of the last call (SymInts: their value)."""
         ports = (*self.graph.inputs, *self.graph.outputs)
         return {p.name: self._live.live[p.value.id] for p in ports if isinstance(p.value, (Tensor, SymInt))}
@@ -280,7 +280,7 @@ class Method:
             executor.params.size,
         )
 
-    def symint(self, name: str) -> int | None:
+    def symint(self, name: str) -> int | float | None:
         """The present value of a SymInt, by its name in `inspect`."""
         for value in self.graph.values:
             if value.name == name:
@@ -343,13 +343,13 @@ def _read_element(element: Element, array: Any) -> int:
         flat = values.reshape(-1)
         if not element.index < flat.size:
             raise InputError(f"{name} is read as an integer, but the input has shape {describe(values.shape)}")
-        return int(flat[element.index])
+        return flat[element.index].item()  # type: ignore[no-any-return]
     size = values.shape[element.dim] if element.dim < values.ndim else 0
     if not -size <= element.index < size or not values.size:
         raise InputError(f"{name} is read as an integer, but the input has shape {describe(values.shape)}")
     place = [0] * values.ndim
     place[element.dim] = element.index
-    return int(values[tuple(place)])
+    return values[tuple(place)].item()  # type: ignore[no-any-return]
 
 
 def _check_contents(array: np.ndarray[Any, Any], rule: ContentRule, name: str) -> None:

@@ -12,7 +12,9 @@ from pteron.errors import PteronError
 from pteron.gpu.adapters import Adapter
 from pteron.gpu.device import Device
 from pteron.gpu.weights import Weights
-from pteron.graph.lower import lower
+from pteron.graph.lower import try_lower
+from pteron.graph.problems import unsupported
+from pteron.graph.values import Graph
 from pteron.method import Method
 from pteron.pte.file import ProgramFile
 
@@ -29,7 +31,21 @@ def load(
     device: an adapter's index or part of its name; the best one when left out.
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
-    return Program(ProgramFile.open(source, paths), device)
+    file = ProgramFile.open(source, paths)
+    try:
+        return Program(file, device)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _lower(file: ProgramFile) -> dict[str, Graph]:
+    """The graphs of all methods. One error lists all that is missing from any of them."""
+    lowered = {name: try_lower(file, name) for name in file.method_names}
+    problems = {name: found for name, (_, found) in lowered.items() if found}
+    if problems:
+        raise unsupported(problems)
+    return {name: graph for name, (graph, _) in lowered.items()}
 
 
 class Program:
@@ -37,6 +53,7 @@ class Program:
 
     def __init__(self, file: ProgramFile, device: str | int | Adapter | Device | None = None) -> None:
         self.file = file
+        self._graphs = _lower(file)
         self._owns_device = not isinstance(device, Device)
         self.device = device if isinstance(device, Device) else Device(device)
         self._weights = Weights(self.device)
@@ -54,7 +71,8 @@ class Program:
             if self._closed:
                 raise PteronError("the program is closed")
             if name not in self._methods:
-                graph = lower(self.file, name)
+                self.file.plan(name)  # says which methods there are, if this is none of them
+                graph = self._graphs[name]
                 with self.device.lock:
                     self._methods[name] = Method(self, graph, self.device, self._weights)
             return self._methods[name]

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from pteron.cli.check import check
 from pteron.cli.devices import devices
 from pteron.cli.doctor import doctor
 from pteron.cli.inspect import inspect
@@ -61,5 +62,6 @@ def root(
 
 app.command()(run)
 app.command()(inspect)
+app.command()(check)
 app.command()(devices)
 app.command()(doctor)

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeAlias
 
-from pteron.errors import InputError, PteronError, UnsupportedError
+from pteron.errors import InputError, PteronError
+from pteron.graph.build import Problem
 from pteron.graph.dispatch import (
     MAX_GROUPS_PER_DIMENSION,
     Dispatch,
@@ -28,6 +29,7 @@ from pteron.graph.dispatch import (
 from pteron.graph.dtypes import DType
 from pteron.graph.memory import Layout
 from pteron.graph.op import OpError, unchecked
+from pteron.graph.problems import unsupported
 from pteron.graph.values import Arg, Graph, Node, Shape, SymInt, Tensor, Value, ValueId, numel, values_in
 
 Live: TypeAlias = "Shape | int | float | None"  # None: a SymInt that no call has told yet
@@ -182,7 +184,7 @@ class LiveGraph:
 
     def _build(self) -> None:
         """Plan every node at its largest shape. SymInts that only a call can tell stay unknown."""
-        refused: list[str] = []
+        refused: list[Problem] = []
         for node in self.graph.nodes:
             unknown = any(self.live[i] is None for i in self._keys[node.index])
             plan: NodePlan | None = None
@@ -194,7 +196,7 @@ class LiveGraph:
                 else:
                     plan, routes = self._apply_rule(node)
             except OpError as error:
-                refused.append(f"{node.label}: {error}")
+                refused.append(Problem(node.name, f"node {node.index}, {node.origin}", str(error)))
             self.routes.append(routes)
             if plan is None:
                 continue
@@ -202,7 +204,7 @@ class LiveGraph:
             for value, result in plan.results:
                 self.live[value] = result
         if refused:
-            raise UnsupportedError("\n".join(refused))
+            raise unsupported({self.graph.name: refused})
 
     def _probe(self, node: Node) -> list[Route]:
         """The routes of a node that reads a SymInt nobody knows yet: any plausible value shows them."""

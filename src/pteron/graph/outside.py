@@ -8,6 +8,7 @@ come the outputs, then what it returns, which is the outputs again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+
 from pteron.graph import op as registry
 from pteron.graph.op import OpSpec
 from pteron.graph.values import Arg

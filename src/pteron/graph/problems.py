@@ -24,9 +24,21 @@ class Finding:
     def count(self) -> int:
         return len(self.places)
 
+    @property
+    def shown_places(self) -> str:
+        """The first few places; in one line."""
+        return "; ".join(self.places[:SHOWN_PLACES]) + ("; ..." if self.count > SHOWN_PLACES else "")
+
     def __str__(self) -> str:
-        shown = ", ".join(self.places[:SHOWN_PLACES]) + (", ..." if self.count > SHOWN_PLACES else "")
-        return f"{self.what}  ×{self.count}  ({shown}): {self.why}"
+        return f"{self.what}  ×{self.count}  ({self.shown_places}): {self.why}"
+
+
+class CannotRun(UnsupportedError):
+    """An error that lists problems, and still has them."""
+
+    def __init__(self, message: str, problems: Mapping[str, Sequence[Problem]]) -> None:
+        super().__init__(message)
+        self.problems = problems
 
 
 def findings(problems: Mapping[str, Sequence[Problem]]) -> list[Finding]:
@@ -38,12 +50,13 @@ def findings(problems: Mapping[str, Sequence[Problem]]) -> list[Finding]:
     return [Finding(*key, tuple(where)) for key, where in places.items()]
 
 
-def unsupported(problems: Mapping[str, Sequence[Problem]]) -> UnsupportedError:
+def unsupported(problems: Mapping[str, Sequence[Problem]]) -> CannotRun:
     """One error that lists them all."""
     lines = []
     for method in problems:
         found = findings({method: problems[method]})
         if found:
-            lines.append(f"method '{method}' uses {len(found)} things that Pteron cannot run:")
+            things = "one thing" if len(found) == 1 else f"{len(found)} things"
+            lines.append(f"method '{method}' asks for {things} that Pteron cannot do:")
             lines += [f"  {finding}" for finding in found]
-    return UnsupportedError("\n".join(lines))
+    return CannotRun("\n".join(lines), problems)

@@ -1,0 +1,70 @@
+"""`pteron check`: can a program run? Lists everything that stands in the way. Needs no GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from pteron.cli.terminal import console, grid, heading, plural, print_json
+
+if TYPE_CHECKING:
+    from pteron.checking import Report
+    from pteron.graph.problems import Finding
+
+
+def check(
+    model: Annotated[Path, typer.Argument(help="A .pte file.")],
+    data: Annotated[
+        list[Path] | None, typer.Option("--data", help="A .ptd file that holds weights. Repeatable.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Tell whether a .pte file can run, and list every operator that cannot."""
+    from pteron.checking import check as check_program
+
+    report = check_program(model, data_path=data)
+    if as_json:
+        print_json({"file": str(model), **report_json(report)})
+    elif report.runs:
+        console().print(
+            f"{model.name} can run: {plural(report.operators, 'operator')}, none of them missing."
+        )
+    else:
+        show(model.name, report)
+    raise typer.Exit(0 if report.runs else 1)
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    return {
+        "runs": report.runs,
+        "methods": list(report.methods),
+        "operators": report.operators,
+        "findings": [
+            {"method": f.method, "what": f.what, "why": f.why, "count": f.count, "places": list(f.places)}
+            for f in report.findings
+        ],
+    }
+
+
+def show(name: str, report: Report) -> None:
+    out = console()
+    out.print(
+        Text.assemble((name, "bold"), (f" cannot run: {plural(len(report.findings), 'problem')}", "bold red"))
+    )
+    for method in report.methods:
+        found = [finding for finding in report.findings if finding.method == method]
+        if found:
+            out.print(Text())
+            out.print(heading(method))
+            out.print(grid([_row(finding) for finding in found]))
+
+
+def _row(finding: Finding) -> tuple[Text, ...]:
+    return (
+        Text(f"{finding.count:>4}×"),
+        Text(finding.what, style="red"),
+        Text.assemble(finding.why, "\n", (finding.shown_places, "dim")),
+    )
