@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import ceil, isqrt
 from typing import TYPE_CHECKING, TypeAlias
 
+from pteron.graph.dtypes import DType
 from pteron.graph.values import Shape
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Scratch:
 
     name: str
     max_nbytes: int
+    dtype: DType = DType.float32  # as which kernels see it that take any
 
 
 Bound: TypeAlias = "LiveTensor | LiveInt | Scratch"

@@ -1,0 +1,352 @@
+"""Operators on int8 activations with one scale and zero point per tensor, known from the file.
+
+Sums are exact integers; only the result is scaled, and brought to the output's scale.
+"""
+
+from __future__ import annotations
+
+from pteron.graph.dispatch import WORKGROUP, Dispatch, Number, Route, describe, fold, quads, threads
+from pteron.graph.live import LiveTensor
+from pteron.graph.op import check, op
+from pteron.graph.values import Shape, numel
+from pteron.ops.conv import Window, lift, spread
+from pteron.ops.matmul import TILE, check_bias, check_rows, tiles_1d
+from pteron.ops.shapes import broadcast, broadcast_strides, contiguous, merge
+
+# The longest sum of products of 9 and 8 bits that surely fits 32.
+LONGEST_SUM = 2**31 // (255 * 128)
+
+
+def is_relu(activation: str) -> bool:
+    check(activation in ("none", "relu"), f"activation must be 'none' or 'relu', not {activation!r}")
+    return activation == "relu"
+
+
+# -- linear -----------------------------------------------------------------------------------------
+
+
+@op("et_vk.q8ta_linear.default", "et_vk.q8ta_linear_gemv.default")
+def q8ta_linear(
+    x: LiveTensor,
+    input_scale: float,
+    input_zero: int,
+    weights: LiveTensor,
+    weight_sums: LiveTensor,
+    scales: LiveTensor,
+    output_scale: float,
+    output_zero: int,
+    bias: LiveTensor | None,
+    activation: str,
+    out: LiveTensor,
+) -> list[Route]:
+    requantize = {"out_inverse": 1.0 / output_scale, "out_zero": output_zero}
+    return _linear(x, input_scale, input_zero, weights, scales, bias, is_relu(activation), requantize, out)
+
+
+@op("et_vk.linear_q8ta_q8csw.default")
+def linear_q8ta_q8csw(
+    x: LiveTensor,
+    input_scale: float,
+    input_zero: int,
+    weights: LiveTensor,
+    weight_sums: LiveTensor,
+    scales: LiveTensor,
+    bias: LiveTensor | None,
+    out: LiveTensor,
+) -> list[Route]:
+    """The same with floats as its result."""
+    check(
+        out.dtype.is_float,
+        f"the output must be float, not {out.dtype}: the file has no scale for it",
+    )
+    return _linear(x, input_scale, input_zero, weights, scales, bias, False, None, out)
+
+
+def _linear(
+    x: LiveTensor,
+    input_scale: float,
+    input_zero: int,
+    weights: LiveTensor,
+    scales: LiveTensor,
+    bias: LiveTensor | None,
+    relu: bool,
+    requantize: dict[str, float | int] | None,
+    out: LiveTensor,
+) -> list[Route]:
+    check(weights.rank == 2, f"weights must have 2 dimensions, not shape {describe(weights.shape)}")
+    depth, columns = weights.shape[1], out.max_shape[-1]
+    rows = check_rows(x, depth, "weights")
+    check(weights.shape[0] >= columns, f"weights {describe(weights.shape)} do not have {columns} rows")
+    check(depth <= LONGEST_SUM, f"sums of {depth} products of 8-bit integers do not fit 32 bits")
+    check(scales.numel >= columns, f"there are {scales.numel} scales for {columns} columns")
+    check_bias(bias, columns)
+    out.resize((*x.shape[:-1], columns))
+    bindings = {"x": x, "weights": weights, "scales": scales, "bias": bias or scales, "y": out}
+    params = {
+        "rows": rows,
+        "columns": columns,
+        "depth": depth,
+        "in_zero": input_zero,
+        "in_scale": input_scale,
+        **(requantize or {"out_inverse": 1.0, "out_zero": 0}),
+    }
+    defines = {"HAS_BIAS": bias is not None, "RELU": relu, "REQUANTIZE": requantize is not None}
+    if depth % 4 or columns % 4:
+        return [
+            Route("any", [Dispatch("q8ta_linear_any", bindings, params, tiles_1d(rows * columns), defines)])
+        ]
+
+    def route(name: str, tall: int, when: bool) -> Route:
+        grid = fold(-(-(columns // 4 * -(-rows // tall)) // WORKGROUP))
+        return Route(name, [Dispatch("q8ta_linear", bindings, params, grid, {**defines, "ROWS": tall})], when)
+
+    return [route("gemv", 1, rows == 1), route("gemm", TILE, True)]
+
+
+# -- convolution ------------------------------------------------------------------------------------
+
+
+@op("et_vk.q8ta_conv2d.default", "et_vk.q8ta_conv2d_pw.default")
+def q8ta_conv2d(
+    x: LiveTensor,
+    input_scale: float,
+    input_zero: int,
+    weights: LiveTensor,
+    weight_sums: LiveTensor,
+    scales: LiveTensor,
+    output_scale: float,
+    output_zero: int,
+    bias: LiveTensor | None,
+    kernel_size: Shape,
+    stride: Shape,
+    padding: Shape,
+    dilation: Shape,
+    groups: int,
+    activation: str,
+    out: LiveTensor,
+) -> Dispatch:
+    """Weights [out_channels, taps * in_channels / groups], rows perhaps padded."""
+    window = Window.of(kernel_size, stride, padding, dilation)
+    out.resize((x.shape[0], weights.shape[0], *window.output(x.shape[-2:])))
+    ins = x.shape[1] // groups
+    check_matrix(weights, window, ins)
+    quantized = input_scale, input_zero, output_scale, output_zero
+    steps = weights.shape[1], ins
+    return _conv2d(x, weights, steps, scales, bias, window, groups, quantized, activation, out)
+
+
+@op("et_vk.q8ta_conv2d_dw.default")
+def q8ta_conv2d_dw(
+    x: LiveTensor,
+    input_scale: float,
+    input_zero: int,
+    weights: LiveTensor,
+    weight_sums: LiveTensor,
+    scales: LiveTensor,
+    output_scale: float,
+    output_zero: int,
+    bias: LiveTensor | None,
+    kernel_size: Shape,
+    stride: Shape,
+    padding: Shape,
+    dilation: Shape,
+    groups: int,
+    activation: str,
+    out: LiveTensor,
+) -> Dispatch:
+    """Depthwise: weights [kernel height, kernel width, channels]."""
+    window = Window.of(kernel_size, stride, padding, dilation)
+    check(
+        weights.shape[:2] == tuple(kernel_size) and groups == x.shape[1] <= weights.shape[-1],
+        f"weights {describe(weights.shape)} do not fit {groups} groups of {x.shape[1]} channels",
+    )
+    out.resize((x.shape[0], groups, *window.output(x.shape[-2:])))
+    quantized = input_scale, input_zero, output_scale, output_zero
+    return _conv2d(
+        x, weights, (1, weights.shape[2]), scales, bias, window, groups, quantized, activation, out
+    )
+
+
+@op("et_vk.q8ta_conv2d_transposed.default")
+def q8ta_conv2d_transposed(
+    x: LiveTensor,
+    input_scale: float,
+    input_zero: int,
+    weights: LiveTensor,
+    weight_sums: LiveTensor,
+    scales: LiveTensor,
+    output_scale: float,
+    output_zero: int,
+    bias: LiveTensor | None,
+    kernel_size: Shape,
+    stride: Shape,
+    padding: Shape,
+    output_padding: Shape,
+    dilation: Shape,
+    groups: int,
+    activation: str,
+    out: LiveTensor,
+) -> Dispatch:
+    """Weights as of the plain convolution. Groups share their scales: these are per output of a group."""
+    window = Window.of(kernel_size, stride, padding, dilation)
+    size = window.transposed_output(x.shape[-2:], spread(output_padding, 2))
+    out.resize((x.shape[0], weights.shape[0], *size))
+    ins = x.shape[1] // groups
+    check_matrix(weights, window, ins)
+    quantized = input_scale, input_zero, output_scale, output_zero
+    steps = weights.shape[1], ins
+    return _conv2d(
+        x, weights, steps, scales, bias, window, groups, quantized, activation, out, transposed=True
+    )
+
+
+def check_matrix(weights: LiveTensor, window: Window, ins: int) -> None:
+    check(
+        weights.rank == 2 and weights.shape[1] >= numel(window.kernel) * ins,
+        f"weights {describe(weights.shape)} do not hold {describe(window.kernel)} taps of {ins} channels",
+    )
+
+
+def _conv2d(
+    x: LiveTensor,
+    weights: LiveTensor,
+    steps: tuple[int, int],
+    scales: LiveTensor,
+    bias: LiveTensor | None,
+    window: Window,
+    groups: int,
+    quantized: tuple[float, int, float, int],
+    activation: str,
+    out: LiveTensor,
+    *,
+    transposed: bool = False,
+) -> Dispatch:
+    """`steps`: how far apart the weights of two output channels and of two taps lie."""
+    check(x.rank == 4, f"x must have 4 dimensions, not shape {describe(x.shape)}")
+    channels = out.shape[1]
+    check(
+        x.shape[1] % groups == 0 and channels % groups == 0,
+        f"{x.shape[1]} input and {channels} output channels cannot be split into {groups} groups",
+    )
+    check(
+        numel(window.kernel) * (x.shape[1] // groups) <= LONGEST_SUM,
+        "the sums of products may not fit 32 bits",
+    )
+    period = channels // groups if transposed else channels
+    check(scales.numel >= period, f"there are {scales.numel} scales for {period} channels")
+    check_bias(bias, channels)
+    input_scale, input_zero, output_scale, output_zero = quantized
+    params: dict[str, Number] = {
+        "total": out.numel,
+        "in_channels": x.shape[1],
+        "out_channels": channels,
+        "groups": groups,
+        "channel_step": steps[0],
+        "tap_step": steps[1],
+        "scale_period": period,
+        "in_zero": input_zero,
+        "in_scale": input_scale,
+        "out_inverse": 1.0 / output_scale,
+        "out_zero": output_zero,
+        "input": lift(x.shape[-2:], 1),
+        "output": lift(out.shape[-2:], 1),
+        **window.params,
+    }
+    bindings = {"x": x, "weights": weights, "scales": scales, "bias": bias or scales, "y": out}
+    defines = {"HAS_BIAS": bias is not None, "RELU": is_relu(activation), "TRANSPOSED": transposed}
+    return Dispatch("q8ta_conv2d", bindings, params, threads(quads(out.numel)), defines)
+
+
+# -- element by element -----------------------------------------------------------------------------
+
+
+@op("et_vk.q8ta_add.default")
+def q8ta_add(
+    a: LiveTensor,
+    b: LiveTensor,
+    a_scale: float,
+    a_zero: int,
+    b_scale: float,
+    b_zero: int,
+    output_scale: float,
+    output_zero: int,
+    alpha: float,
+    out: LiveTensor,
+) -> Dispatch:
+    shape = broadcast(a.shape, b.shape)
+    out.resize(shape)
+    walks = [broadcast_strides(x.shape, shape) for x in (a, b)]
+    sizes, (a_strides, b_strides) = merge(shape, *walks)
+    params: dict[str, Number] = {
+        "quads": quads(out.numel),
+        "rank": len(sizes),
+        "a_scale": a_scale,
+        "a_zero": a_zero,
+        "b_scale": b_scale,
+        "b_zero": b_zero,
+        "alpha": alpha,
+        "out_inverse": 1.0 / output_scale,
+        "out_zero": output_zero,
+        "nought": 0,
+        "sizes": sizes,
+        "a_strides": a_strides,
+        "b_strides": b_strides,
+    }
+    return Dispatch("q8ta_add", {"a": a, "b": b, "y": out}, params, threads(quads(out.numel)))
+
+
+@op("et_vk.q8ta_relu.default")
+def q8ta_relu(
+    x: LiveTensor, input_scale: float, input_zero: int, output_scale: float, output_zero: int, out: LiveTensor
+) -> Dispatch:
+    out.resize(x.shape)
+    quantized = input_scale, input_zero, 1.0 / output_scale, output_zero
+    return _map(x, out, x.shape, contiguous(x.shape), quantized, relu=True)
+
+
+@op("et_vk.q8ta_pixel_shuffle.default")
+def q8ta_pixel_shuffle(
+    x: LiveTensor,
+    input_scale: float,
+    input_zero: int,
+    output_inverse: float,
+    output_zero: int,
+    factor: int,
+    out: LiveTensor,
+) -> Dispatch:
+    """[.., C r^2, H, W] to [.., C, H r, W r]. The file gives the output's scale as its inverse."""
+    check(x.rank >= 3, f"x must have at least 3 dimensions, not shape {describe(x.shape)}")
+    *batch, channels, height, width = x.shape
+    check(factor > 0 and channels % factor**2 == 0, f"{channels} channels cannot be shuffled by {factor}")
+    out.resize((*batch, channels // factor**2, height * factor, width * factor))
+    area = height * width
+    # Where each pixel comes from: (batch and channel, row, which of r rows, column, which of r columns).
+    sizes = (numel(tuple(batch)) * channels // factor**2, height, factor, width, factor)
+    strides = (factor**2 * area, width, factor * area, 1, area)
+    # The reference inverts twice, and so do we, for the same last bit.
+    quantized = input_scale, input_zero, 1.0 / (1.0 / output_inverse), output_zero
+    return _map(x, out, sizes, strides, quantized, relu=False)
+
+
+def _map(
+    x: LiveTensor,
+    out: LiveTensor,
+    sizes: Shape,
+    strides: tuple[int, ...],
+    quantized: tuple[float, int, float, int],
+    *,
+    relu: bool,
+) -> Dispatch:
+    merged, (walk,) = merge(sizes, strides)
+    in_scale, in_zero, out_inverse, out_zero = quantized
+    params: dict[str, Number] = {
+        "quads": quads(out.numel),
+        "rank": len(merged),
+        "in_scale": in_scale,
+        "in_zero": in_zero,
+        "out_inverse": out_inverse,
+        "out_zero": out_zero,
+        "sizes": merged,
+        "strides": walk,
+    }
+    return Dispatch("q8ta_map", {"x": x, "y": out}, params, threads(quads(out.numel)), {"RELU": relu})

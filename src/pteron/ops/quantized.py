@@ -1,0 +1,387 @@
+"""Affine quantisation: q = round(x / scale) + zero point, its inverse, and the choice of both parameters.
+
+Per tensor, per channel, per token or per block are all one thing: `x` is cut into blocks, and the
+scales and zero points are walked with strides that repeat them over a block. Results are torch's
+to the bit: it multiplies by 1 / scale, and rounds ties to even.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pteron.graph.dispatch import Bound, Dispatch, Number, Scratch, describe, quads, threads
+from pteron.graph.dtypes import DType
+from pteron.graph.live import LiveTensor
+from pteron.graph.op import check, op
+from pteron.graph.values import Shape, numel
+from pteron.ops.shapes import contiguous, dimension, merge
+
+_APPLY = "fn apply(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<f32> {{ return {}; }}"
+
+QUANTIZE = _APPLY.format("clamp(round(x * (1.0 / scale)) + zero, vec4<f32>(p.low), vec4<f32>(p.high))")
+# The scale is given as its inverse, which the host computes in double precision as torch does.
+QUANTIZE_BY_INVERSE = _APPLY.format("clamp(round(x * scale) + zero, vec4<f32>(p.low), vec4<f32>(p.high))")
+DEQUANTIZE = _APPLY.format("(x - zero) * scale")
+# The zero point is added before rounding, so a tie is settled by the sum. torch has it in double precision.
+QUANTIZE_SUM = """
+fn apply(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<f32> {
+    let v = x * (1.0 / scale);
+    let below = floor(v) + zero;
+    let part = v - floor(v);
+    let odd = below - 2.0 * floor(0.5 * below) == vec4<f32>(1.0);
+    let up = (part > vec4<f32>(0.5)) | ((part == vec4<f32>(0.5)) & odd);
+    return clamp(below + select(vec4<f32>(0.0), vec4<f32>(1.0), up), vec4<f32>(p.low), vec4<f32>(p.high));
+}
+"""
+
+
+def affine_scalar(
+    x: LiveTensor, out: LiveTensor, code: str, scale: float, zero: int, bounds: tuple[int, int] = (0, 0)
+) -> Dispatch:
+    """One scale and zero point, known from the file, for all of x."""
+    out.resize(x.shape)
+    params = {"scale": scale, "zero": zero, "rank": 0, "sizes": (), "strides": ()}
+    return _affine(x, out, x, None, code, bounds, params, scalar=True)
+
+
+def affine_blocks(
+    x: LiveTensor,
+    out: LiveTensor | Scratch,
+    code: str,
+    scales: LiveTensor,
+    zeros: LiveTensor | None,
+    block: Shape,
+    bounds: tuple[int, int] = (0, 0),
+) -> Dispatch:
+    """A scale and a zero point for each block of x, in row-major order of the blocks."""
+    blocks, block = cut(x.shape, block)
+    for what, given in {"scales": scales, "zero points": zeros}.items():
+        if given is not None and x.numel:
+            count = numel(blocks)
+            check(
+                given.numel == count, f"{what} have shape {describe(given.shape)}, but x has {count} blocks"
+            )
+    if isinstance(out, LiveTensor):
+        out.resize(x.shape)
+    # Each dimension becomes two: which block, and where in the block.
+    sizes = [n for pair in zip(blocks, block, strict=True) for n in pair]
+    strides = [n for step in contiguous(blocks) for n in (step, 0)]
+    merged, (walk,) = merge(tuple(sizes), strides)
+    params = {"scale": 1.0, "zero": 0.0, "rank": len(merged), "sizes": merged, "strides": walk}
+    return _affine(x, out, scales, zeros, code, bounds, params, scalar=False)
+
+
+def _affine(
+    x: LiveTensor,
+    out: LiveTensor | Scratch,
+    scales: LiveTensor,
+    zeros: LiveTensor | None,
+    code: str,
+    bounds: tuple[int, int],
+    params: dict[str, Any],
+    *,
+    scalar: bool,
+) -> Dispatch:
+    bindings = {"x": x, "scales": scales, "zeros": zeros or scales, "y": out}
+    params = {"quads": quads(x.numel), "low": bounds[0], "high": bounds[1], **params}
+    defines = {"SCALAR": scalar, "HAS_ZEROS": zeros is not None}
+    return Dispatch("affine", bindings, params, threads(quads(x.numel)), defines, code)
+
+
+def cut(shape: Shape, block: Sequence[int]) -> tuple[Shape, Shape]:
+    """How many blocks there are along each dimension, and their size there."""
+    check(
+        len(block) == len(shape),
+        f"block_size {describe(tuple(block))} does not fit a shape {describe(shape)}",
+    )
+    sizes = tuple(max(1, min(b, n)) for b, n in zip(block, shape, strict=True))
+    whole = all(n % b == 0 for n, b in zip(shape, sizes, strict=True))
+    check(whole, f"shape {describe(shape)} is not made of whole blocks {describe(sizes)}")
+    return tuple(n // b for n, b in zip(shape, sizes, strict=True)), sizes
+
+
+def per_channel(shape: Shape, axis: int) -> Shape:
+    channel = dimension(axis, len(shape))
+    return tuple(1 if d == channel else n for d, n in enumerate(shape))
+
+
+def per_token(shape: Shape) -> Shape:
+    return (*(1 for _ in shape[:-1]), shape[-1])
+
+
+# -- quantize and dequantize ------------------------------------------------------------------------
+
+
+@op("quantized_decomposed.quantize_per_tensor.default")
+def quantize_per_tensor(
+    x: LiveTensor, scale: float, zero: int, quant_min: int, quant_max: int, dtype: Any, out: LiveTensor
+) -> Dispatch:
+    return affine_scalar(x, out, QUANTIZE_BY_INVERSE, 1.0 / scale, zero, (quant_min, quant_max))
+
+
+@op("quantized_decomposed.dequantize_per_tensor.default")
+def dequantize_per_tensor(
+    x: LiveTensor,
+    scale: float,
+    zero: int,
+    quant_min: int,
+    quant_max: int,
+    dtype: Any,
+    out_dtype: Any,
+    out: LiveTensor,
+) -> Dispatch:
+    return affine_scalar(x, out, DEQUANTIZE, scale, zero)
+
+
+@op("quantized_decomposed.quantize_per_tensor.tensor")
+def quantize_per_tensor_tensor(
+    x: LiveTensor,
+    scale: LiveTensor,
+    zero: LiveTensor,
+    quant_min: int,
+    quant_max: int,
+    dtype: Any,
+    out: LiveTensor,
+) -> Dispatch:
+    return affine_blocks(x, out, QUANTIZE, scale, zero, x.shape, (quant_min, quant_max))
+
+
+@op("quantized_decomposed.dequantize_per_tensor.tensor")
+def dequantize_per_tensor_tensor(
+    x: LiveTensor,
+    scale: LiveTensor,
+    zero: LiveTensor,
+    quant_min: int,
+    quant_max: int,
+    dtype: Any,
+    out_dtype: Any,
+    out: LiveTensor,
+) -> Dispatch:
+    return affine_blocks(x, out, DEQUANTIZE, scale, zero, x.shape)
+
+
+@op("quantized_decomposed.quantize_per_channel.default")
+def quantize_per_channel(
+    x: LiveTensor,
+    scales: LiveTensor,
+    zeros: LiveTensor,
+    axis: int,
+    quant_min: int,
+    quant_max: int,
+    dtype: Any,
+    out: LiveTensor,
+) -> Dispatch:
+    return affine_blocks(x, out, QUANTIZE, scales, zeros, per_channel(x.shape, axis), (quant_min, quant_max))
+
+
+@op("quantized_decomposed.dequantize_per_channel.default")
+def dequantize_per_channel(
+    x: LiveTensor,
+    scales: LiveTensor,
+    zeros: LiveTensor | None,
+    axis: int,
+    quant_min: int,
+    quant_max: int,
+    dtype: Any,
+    out_dtype: Any,
+    out: LiveTensor,
+) -> Dispatch:
+    return affine_blocks(x, out, DEQUANTIZE, scales, zeros, per_channel(x.shape, axis))
+
+
+@op("quantized_decomposed.quantize_per_token.default")
+def quantize_per_token(
+    x: LiveTensor,
+    scales: LiveTensor,
+    zeros: LiveTensor,
+    quant_min: int,
+    quant_max: int,
+    dtype: Any,
+    out: LiveTensor,
+) -> Dispatch:
+    return affine_blocks(x, out, QUANTIZE_SUM, scales, zeros, per_token(x.shape), (quant_min, quant_max))
+
+
+@op("quantized_decomposed.dequantize_per_token.default")
+def dequantize_per_token(
+    x: LiveTensor,
+    scales: LiveTensor,
+    zeros: LiveTensor,
+    quant_min: int,
+    quant_max: int,
+    dtype: Any,
+    output_dtype: Any,
+    out: LiveTensor,
+) -> Dispatch:
+    return affine_blocks(x, out, DEQUANTIZE, scales, zeros, per_token(x.shape))
+
+
+@op("torchao.quantize_affine.default")
+def quantize_affine(
+    x: LiveTensor,
+    block_size: Shape,
+    scale: LiveTensor,
+    zero: LiveTensor | None,
+    output_dtype: Any,
+    quant_min: int | None,
+    quant_max: int | None,
+    out: LiveTensor,
+) -> Dispatch:
+    bounds = quant_range(quant_min, quant_max, out.dtype)
+    return affine_blocks(x, out, QUANTIZE, scale, zero, block_size, bounds)
+
+
+@op("torchao.dequantize_affine.default")
+def dequantize_affine(
+    x: LiveTensor,
+    block_size: Shape,
+    scale: LiveTensor,
+    zero: LiveTensor | None,
+    input_dtype: Any,
+    quant_min: int | None,
+    quant_max: int | None,
+    output_dtype: Any,
+    out: LiveTensor,
+) -> Dispatch:
+    return affine_blocks(x, out, DEQUANTIZE, scale, zero, block_size)
+
+
+def quant_range(low: int | None, high: int | None, dtype: DType) -> tuple[int, int]:
+    """The range of quantised values; where the file leaves it open, all that the dtype holds."""
+    widest = {DType.int8: (-128, 127), DType.uint8: (0, 255)}.get(dtype)
+    check(
+        (low is not None and high is not None) or widest is not None,
+        f"quant_min and quant_max of {dtype} are open",
+    )
+    least, most = widest or (0, 0)
+    return (least if low is None else low), (most if high is None else high)
+
+
+# -- choosing scale and zero point ------------------------------------------------------------------
+
+# Invocations that share the work of finding the range of one block.
+PARTS = 32
+
+_CHOOSE = """
+fn choose(low: vec4<f32>, high: vec4<f32>) -> Choice {{
+    let span = p.quant_max - p.quant_min;
+    {}
+}}
+"""
+# The range of x, including 0, onto the whole range of quantised values.
+ASYMMETRIC = _CHOOSE.format("""
+    let scale = max((high - low) / span, vec4<f32>(p.eps));
+    let zero = p.quant_min - round(low / scale);
+    return Choice(scale, clamp(zero, vec4<f32>(p.quant_min), vec4<f32>(p.quant_max)));
+""")
+_MIDDLE = "vec4<f32>(trunc((p.quant_max + p.quant_min + 1.0) / 2.0))"
+SYMMETRIC = _CHOOSE.format(f"""
+    let scale = max(-low, high) / (span / 2.0);
+    return Choice(max(scale, vec4<f32>(p.eps)), {_MIDDLE});
+""")
+SYMMETRIC_NO_CLIPPING_ERR = _CHOOSE.format(f"""
+    let by_low = low / p.quant_min;
+    let by_high = high / p.quant_max;
+    let scale = select(by_high, by_low, by_low > by_high);
+    return Choice(max(scale, vec4<f32>(p.eps)), {_MIDDLE});
+""")
+# The zero point comes from the end of the range where its error is smaller.
+PER_TOKEN_ASYMMETRIC = _CHOOSE.format("""
+    let scale = max((high - low) / span, vec4<f32>(p.eps));
+    let from_low = low / scale;
+    let from_high = high / scale;
+    let by_low = (p.quant_min + from_low) + (p.quant_max + from_high) > vec4<f32>(0.0);
+    let zero = select(p.quant_max - from_high, p.quant_min - from_low, by_low);
+    return Choice(scale, round(clamp(zero, vec4<f32>(p.quant_min), vec4<f32>(p.quant_max))));
+""")
+MAPPINGS = {
+    "ASYMMETRIC": ASYMMETRIC,
+    "SYMMETRIC": SYMMETRIC,
+    "SYMMETRIC_NO_CLIPPING_ERR": SYMMETRIC_NO_CLIPPING_ERR,
+}
+
+FLOAT32_EPS = 2.0**-23
+SMALLEST_NORMAL = {DType.float32: 2.0**-126, DType.float16: 2.0**-14}
+
+
+def choose_blocks(
+    x: LiveTensor,
+    block: Sequence[int],
+    scales: LiveTensor,
+    zeros: LiveTensor,
+    code: str,
+    bounds: tuple[int, int],
+    eps: float,
+) -> list[Dispatch]:
+    """Scale and zero point of each block of x: the ranges first, by many invocations, then the choice."""
+    blocks, inner = cut(x.shape, block)
+    steps = contiguous(x.shape)
+    outer_sizes, (outer_strides,) = merge(blocks, [s * b for s, b in zip(steps, inner, strict=True)])
+    inner_sizes, (inner_strides,) = merge(inner, steps)
+    ranges = Scratch("ranges", 8 * PARTS * numel(blocks))
+    defines = {"PARTS": PARTS}
+    params: dict[str, Number] = {
+        "blocks": numel(blocks),
+        "count": numel(inner),
+        "outer_rank": len(outer_sizes),
+        "inner_rank": len(inner_sizes),
+        "outer_sizes": outer_sizes,
+        "outer_strides": outer_strides,
+        "inner_sizes": inner_sizes,
+        "inner_strides": inner_strides,
+    }
+    choice = {"blocks": numel(blocks), "quant_min": bounds[0], "quant_max": bounds[1], "eps": eps}
+    bindings: dict[str, Bound] = {"ranges": ranges, "scales": scales, "zeros": zeros}
+    return [
+        Dispatch("block_range", {"x": x, "ranges": ranges}, params, threads(numel(blocks) * PARTS), defines),
+        Dispatch("choose_qparams", bindings, choice, threads(quads(numel(blocks))), defines, code),
+    ]
+
+
+@op("torchao.choose_qparams_affine.default")
+def choose_qparams_affine(
+    x: LiveTensor,
+    mapping_type: str,
+    block_size: Shape,
+    target_dtype: Any,
+    quant_min: int | None,
+    quant_max: int | None,
+    eps: float | None,
+    scale_dtype: Any,
+    zero_point_dtype: Any,
+    keepdim: bool,
+    outs: Sequence[LiveTensor],
+) -> list[Dispatch]:
+    scales, zeros = outs
+    check(
+        mapping_type in MAPPINGS, f"mapping_type must be one of {', '.join(MAPPINGS)}, not {mapping_type!r}"
+    )
+    bounds = quant_range(quant_min, quant_max, zeros.dtype)
+    blocks, inner = cut(x.shape, block_size)
+    # A dimension that is one block vanishes, unless blocks there have only one element.
+    gone = [n == 1 and b != 1 and not keepdim for n, b in zip(blocks, inner, strict=True)]
+    for out in outs:
+        out.resize(tuple(n for n, drop in zip(blocks, gone, strict=True) if not drop))
+    eps = SMALLEST_NORMAL.get(x.dtype, FLOAT32_EPS) if eps is None else eps
+    return choose_blocks(x, block_size, scales, zeros, MAPPINGS[mapping_type], bounds, eps)
+
+
+@op("quantized_decomposed.choose_qparams.tensor")
+def choose_qparams(
+    x: LiveTensor, quant_min: int, quant_max: int, eps: float, dtype: Any, outs: Sequence[LiveTensor]
+) -> list[Dispatch]:
+    scale, zero = outs
+    for out in outs:
+        out.resize((1,))
+    return choose_blocks(x, x.shape, scale, zero, ASYMMETRIC, (quant_min, quant_max), eps)
+
+
+@op("quantized_decomposed.choose_qparams_per_token_asymmetric.default")
+def choose_qparams_per_token_asymmetric(
+    x: LiveTensor, dtype: Any, outs: Sequence[LiveTensor]
+) -> list[Dispatch]:
+    scales, zeros = outs
+    for out in outs:
+        out.resize((*x.shape[:-1], 1))
+    return choose_blocks(x, per_token(x.shape), scales, zeros, PER_TOKEN_ASYMMETRIC, (-128, 127), FLOAT32_EPS)

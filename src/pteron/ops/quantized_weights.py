@@ -1,0 +1,211 @@
+"""Products with quantised weights and lookups in them, where the activations are floats."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pteron.graph.dispatch import WORKGROUP, Dispatch, Route, Scratch, describe, fold, quads, threads
+from pteron.graph.live import LiveTensor
+from pteron.graph.op import check, op
+from pteron.graph.values import numel
+from pteron.ops.matmul import TILE, all_float32, check_rows, linear_q4gsw, tiles_1d
+from pteron.ops.quantized import affine_blocks, per_token
+
+# -- one scale per column ---------------------------------------------------------------------------
+
+BYTES = (
+    """
+fn columns_quad(column: u32, k: u32) -> vec4<f32> {
+    return vec4<f32>(weight_quad(column * p.packed / 4u + k));
+}
+""",
+    "fn columns_at(column: u32, k: u32) -> f32 { return f32(weight_at(column * p.packed + k)); }",
+)
+# Two to a byte, the even one in the high nibble, stored plus 8.
+NIBBLES = (
+    """
+fn columns_quad(column: u32, k: u32) -> vec4<f32> {
+    let first = column * p.packed + 2u * k;
+    let bytes = vec4<i32>(vec2<i32>(weight_at(first)), vec2<i32>(weight_at(first + 1u)));
+    return vec4<f32>((bytes >> vec4<u32>(4u, 0u, 4u, 0u)) & vec4<i32>(15)) - vec4<f32>(8.0);
+}
+""",
+    """
+fn columns_at(column: u32, k: u32) -> f32 {
+    let byte = weight_at(column * p.packed + k / 2u);
+    return f32((byte >> (4u * (1u - k % 2u))) & 15) - 8.0;
+}
+""",
+)
+
+
+@op("et_vk.linear_qcs4w.default")
+def linear_qcs4w(x: LiveTensor, weight: LiveTensor, scales: LiveTensor, out: LiveTensor) -> list[Route]:
+    return channelwise(x, weight, scales, out, NIBBLES, per_byte=2)
+
+
+@op("aten._weight_int8pack_mm.default")
+def weight_int8pack_mm(x: LiveTensor, weight: LiveTensor, scales: LiveTensor, out: LiveTensor) -> list[Route]:
+    return channelwise(x, weight, scales, out, BYTES, per_byte=1)
+
+
+def channelwise(
+    x: LiveTensor,
+    weight: LiveTensor,
+    scales: LiveTensor,
+    out: LiveTensor,
+    unpack: tuple[str, str],
+    per_byte: int,
+) -> list[Route]:
+    """(x @ W^T) * scale, W [columns, packed] bytes. A packed row may hold one element more than x has."""
+    check(weight.rank == 2, f"weight must have 2 dimensions, not shape {describe(weight.shape)}")
+    columns, packed = weight.shape
+    depth = x.max_shape[-1]
+    rows = check_rows(x, depth, "the weight")
+    check(
+        -(-depth // per_byte) <= packed,
+        f"weight {describe(weight.shape)} is too small for rows of {depth}",
+    )
+    check(scales.numel >= columns, f"there are {scales.numel} scales for {columns} columns")
+    out.resize((*x.shape[:-1], columns))
+    bindings = {"x": x, "weight": weight, "scales": scales, "y": out}
+    params = {"rows": rows, "columns": columns, "depth": depth, "packed": packed}
+    if not (all_float32(x, scales, out) and depth % 4 == 0 and (packed % 4 == 0 or per_byte > 1)):
+        grid = tiles_1d(rows * columns)
+        return [Route("any", [Dispatch("linear_channelwise_any", bindings, params, grid, code=unpack[1])])]
+
+    def route(name: str, tall: int, when: bool) -> Route:
+        grid = fold(-(-columns // WORKGROUP) * -(-rows // tall))
+        return Route(
+            name, [Dispatch("linear_channelwise", bindings, params, grid, {"ROWS": tall}, unpack[0])], when
+        )
+
+    return [route("gemv", 1, rows == 1), route("gemm", TILE, True)]
+
+
+# -- 4-bit groups, activations quantised on the fly -------------------------------------------------
+
+# x as its quantised form would read back.
+FAKE_QUANTIZE = """
+fn apply(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<f32> {
+    let q = clamp(round(x * (1.0 / scale)) + zero, vec4<f32>(p.low), vec4<f32>(p.high));
+    return (q - zero) * scale;
+}
+"""
+
+
+@op("et_vk.linear_dq8ca_q4gsw.default")
+def linear_dq8ca_q4gsw(
+    x: LiveTensor,
+    input_scales: LiveTensor,
+    input_zeros: LiveTensor,
+    weights: LiveTensor,
+    weight_sums: LiveTensor,
+    scales: LiveTensor,
+    group_size: int,
+    bias: LiveTensor | None,
+    out: LiveTensor,
+) -> list[Route]:
+    """Each row of x goes through 8 bits and back, and then through the 4-bit linear."""
+    coarse = Scratch("coarse", 4 * numel(x.max_shape))
+    quantize = affine_blocks(
+        x, coarse, FAKE_QUANTIZE, input_scales, input_zeros, per_token(x.shape), (-128, 127)
+    )
+    routes: list[Route] = linear_q4gsw(x, weights, scales, group_size, bias, out)
+    return [
+        replace(route, dispatches=[quantize, *map(_reading(coarse), route.dispatches)]) for route in routes
+    ]
+
+
+def _reading(source: Scratch) -> Any:
+    """A dispatch with another x."""
+    return lambda dispatch: replace(dispatch, bindings={**dispatch.bindings, "x": source})
+
+
+# -- embeddings -------------------------------------------------------------------------------------
+
+
+@op("quantized_decomposed.embedding_4bit.dtype")
+def embedding_4bit(
+    weight: LiveTensor,
+    scales: LiveTensor,
+    zeros: LiveTensor | None,
+    quant_min: int,
+    quant_max: int,
+    indices: LiveTensor,
+    dtype: Any,
+    out: LiveTensor,
+) -> Dispatch:
+    return affine_embedding(weight, scales, zeros, indices, out, per_byte=2)
+
+
+@op("quantized_decomposed.embedding_4bit.default")
+def embedding_4bit_default(
+    weight: LiveTensor,
+    scales: LiveTensor,
+    zeros: LiveTensor | None,
+    quant_min: int,
+    quant_max: int,
+    indices: LiveTensor,
+    out: LiveTensor,
+) -> Dispatch:
+    return affine_embedding(weight, scales, zeros, indices, out, per_byte=2)
+
+
+@op("quantized_decomposed.embedding_byte.dtype")
+def embedding_byte(
+    weight: LiveTensor,
+    scales: LiveTensor,
+    zeros: LiveTensor | None,
+    quant_min: int,
+    quant_max: int,
+    indices: LiveTensor,
+    dtype: Any,
+    out: LiveTensor,
+) -> Dispatch:
+    return affine_embedding(weight, scales, zeros, indices, out, per_byte=1)
+
+
+@op("quantized_decomposed.embedding_byte.default")
+def embedding_byte_default(
+    weight: LiveTensor,
+    scales: LiveTensor,
+    zeros: LiveTensor | None,
+    quant_min: int,
+    quant_max: int,
+    indices: LiveTensor,
+    out: LiveTensor,
+) -> Dispatch:
+    return affine_embedding(weight, scales, zeros, indices, out, per_byte=1)
+
+
+def affine_embedding(
+    weight: LiveTensor,
+    scales: LiveTensor,
+    zeros: LiveTensor | None,
+    indices: LiveTensor,
+    out: LiveTensor,
+    per_byte: int,
+) -> Dispatch:
+    """Rows of a table whose scales [rows] or [rows, groups] say how many groups a row has."""
+    check(weight.rank == 2, f"weight must have 2 dimensions, not shape {describe(weight.shape)}")
+    rows, width = weight.shape[0], weight.shape[1] * per_byte
+    groups = numel(scales.shape[1:])
+    check(
+        scales.shape[0] == rows and groups > 0 and width % groups == 0,
+        f"scales {describe(scales.shape)} do not fit {rows} rows of {width} elements",
+    )
+    check(zeros is None or zeros.numel == scales.numel, "zero points must have the shape of the scales")
+    indices.require_contents(0, rows - 1, f"an index into an embedding table of {rows} rows")
+    out.resize((*indices.shape, width))
+    params = {
+        "quads": quads(out.numel),
+        "width": width,
+        "rows": rows,
+        "group": width // groups,
+        "groups": groups,
+    }
+    bindings = {"weight": weight, "scales": scales, "zeros": zeros or scales, "indices": indices, "y": out}
+    defines = {"PACKED": per_byte == 2, "HAS_ZEROS": zeros is not None}
+    return Dispatch("embedding_affine", bindings, params, threads(quads(out.numel)), defines)

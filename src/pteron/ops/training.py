@@ -1,0 +1,166 @@
+"""Training: the loss with its gradient, the gradients of linears, the optimiser, weights back to 4 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pteron.graph.dispatch import WORKGROUP, Dispatch, Route, Scratch, describe, fold, quads, threads
+from pteron.graph.live import LiveTensor, copy_dispatch
+from pteron.graph.op import check, op
+from pteron.graph.values import numel
+from pteron.ops.matmul import TILE, all_float32, check_rows, tiles, tiles_1d
+
+# Invocations that share the work of one row of logits.
+PARTS = 32
+
+
+@op("et_vk.fused_ce.default")
+def fused_ce(
+    logits: LiveTensor, labels: LiveTensor, n_valid: float, outs: Sequence[LiveTensor]
+) -> list[Dispatch]:
+    """Cross-entropy summed over the rows whose label is not negative, over n_valid; and its gradient."""
+    loss, grad = outs
+    check(logits.rank == 2, f"logits must have 2 dimensions, not shape {describe(logits.shape)}")
+    rows, width = logits.shape
+    check(labels.shape == (rows,), f"labels have shape {describe(labels.shape)}, but there are {rows} rows")
+    check(width > 0, "logits must have at least one column")
+    loss.resize(loss.max_shape)
+    grad.resize(logits.shape)
+    most = logits.max_shape[0]
+    parts, stats = Scratch("parts", 8 * PARTS * most), Scratch("stats", 16 * most)
+    params = {"rows": rows, "width": width}
+    scaled = {**params, "n_valid": n_valid}
+    shared = {"PARTS": PARTS}
+    read = {"logits": logits, "labels": labels}
+    return [
+        Dispatch("ce_parts", {"logits": logits, "parts": parts}, params, threads(rows * PARTS), shared),
+        Dispatch("ce_rows", {**read, "parts": parts, "stats": stats}, scaled, threads(rows), shared),
+        Dispatch("ce_loss", {"stats": stats, "loss": loss}, {"rows": rows}, (1, 1, 1)),
+        Dispatch("ce_grad", {**read, "stats": stats, "y": grad}, scaled, threads(quads(grad.numel))),
+    ]
+
+
+@op("et_vk.adamw_step.default", mutates=["param", "m", "v"])
+def adamw_step(
+    param: LiveTensor,
+    m: LiveTensor,
+    v: LiveTensor,
+    grad: LiveTensor,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    bias_correction1: float,
+    bias_correction2: float,
+    outs: Sequence[LiveTensor],
+) -> list[Dispatch]:
+    """In place; the bias corrections are 1 - beta^step."""
+    for name, tensor in (("m", m), ("v", v), ("grad", grad)):
+        check(
+            tensor.shape == param.shape,
+            f"{name} has shape {describe(tensor.shape)}, param {describe(param.shape)}",
+        )
+    for out in outs:
+        out.resize(param.shape)
+    params = {
+        "quads": quads(param.numel),
+        "lr": lr,
+        "keep": 1.0 - lr * weight_decay,
+        "beta1": beta1,
+        "rest1": 1.0 - beta1,
+        "beta2": beta2,
+        "rest2": 1.0 - beta2,
+        "eps": eps,
+        "correction1": bias_correction1,
+        "correction2": bias_correction2,
+    }
+    bindings = {"param": param, "m": m, "v": v, "grad": grad}
+    # The results are the same tensors; a file that gives them ids of their own wants copies.
+    copies = [(a, b) for a, b in zip((param, m, v), outs, strict=True) if a.tensor is not b.tensor]
+    return [
+        Dispatch("adamw", bindings, params, threads(quads(param.numel))),
+        *(copy_dispatch(source, target) for source, target in copies),
+    ]
+
+
+@op("et_vk.linear_dW.default")
+def linear_dw(d_out: LiveTensor, x: LiveTensor, out: LiveTensor) -> list[Route]:
+    """The gradient of a linear's weight: d_out^T @ x, over all rows."""
+    check(
+        d_out.rank >= 1 and d_out.shape[:-1] == x.shape[:-1],
+        f"d_out has shape {describe(d_out.shape)}, and x {describe(x.shape)}: their rows differ",
+    )
+    rows, columns, depth = d_out.shape[-1], x.shape[-1], numel(x.shape[:-1])
+    out.resize((rows, columns))
+    bindings = {"a": d_out, "b": x, "y": out}
+    params = {"rows": rows, "columns": columns, "depth": depth}
+    routes = [Route("any", [Dispatch("matmul_ta_any", bindings, params, tiles_1d(rows * columns))])]
+    if all_float32(d_out, x, out):
+        whole = rows % 4 == 0 and columns % 4 == 0
+        tile = Dispatch("matmul_ta", bindings, params, tiles(rows, columns))
+        routes.insert(0, Route("vec4", [tile], when=whole))
+    return routes
+
+
+@op("et_vk.linear_q4gsw_backward.default")
+def linear_q4gsw_backward(
+    d_out: LiveTensor, weights: LiveTensor, scales: LiveTensor, group_size: int, out: LiveTensor
+) -> list[Route]:
+    """The gradient of a 4-bit linear's input: d_out @ W, W packed as the linear has it."""
+    check(weights.rank == 2, f"weights must have 2 dimensions, not shape {describe(weights.shape)}")
+    check(group_size > 0, f"group_size must be positive, not {group_size}")
+    packed, columns, depth = weights.shape[1], out.max_shape[-1], d_out.max_shape[-1]
+    rows = check_rows(d_out, depth, "the weights")
+    check(
+        depth <= weights.shape[0] and columns <= 2 * packed,
+        f"weights {describe(weights.shape)} cannot turn rows of {depth} into rows of {columns}",
+    )
+    groups = -(-columns // group_size)
+    check(
+        scales.rank == 2 and scales.shape[0] >= groups and scales.shape[1] >= depth,
+        f"scales have shape {describe(scales.shape)}, but {groups} groups of {depth} are needed",
+    )
+    out.resize((*d_out.shape[:-1], columns))
+    bindings = {"x": d_out, "weights": weights, "scales": scales, "y": out}
+    params = {
+        "rows": rows,
+        "columns": columns,
+        "depth": depth,
+        "packed": packed,
+        "group": group_size,
+        "scale_row": scales.shape[1],
+    }
+    whole = columns == 2 * packed and packed % 4 == 0 and group_size % 8 == 0
+    if not (whole and all_float32(d_out, scales, out)):
+        return [Route("any", [Dispatch("matmul_q4_any", bindings, params, tiles_1d(rows * columns))])]
+
+    def route(name: str, tall: int, when: bool) -> Route:
+        grid = fold(-(-(columns // 8 * -(-rows // tall)) // WORKGROUP))
+        return Route(name, [Dispatch("matmul_q4", bindings, params, grid, {"ROWS": tall})], when)
+
+    return [route("gemv", 1, rows == 1), route("gemm", TILE, True)]
+
+
+@op("et_vk.q4gsw_requant.default")
+def q4gsw_requant(latent: LiveTensor, scales: LiveTensor, group_size: int, out: LiveTensor) -> Dispatch:
+    """Trained weights back to 4 bits, packed as the 4-bit linear reads them. The scales stay."""
+    check(latent.rank == 2, f"latent must have 2 dimensions, not shape {describe(latent.shape)}")
+    check(group_size > 0, f"group_size must be positive, not {group_size}")
+    rows, columns = latent.shape
+    groups = -(-columns // group_size)
+    check(
+        scales.rank == 2 and scales.shape[0] >= groups and scales.shape[1] >= rows,
+        f"scales have shape {describe(scales.shape)}, but {groups} groups of {rows} rows are needed",
+    )
+    out.resize((rows, -(-columns // 2)))
+    params = {
+        "rows": rows,
+        "columns": columns,
+        "packed": out.shape[1],
+        "group": group_size,
+        "scale_row": scales.shape[1],
+    }
+    return Dispatch(
+        "q4_pack", {"latent": latent, "scales": scales, "y": out}, params, threads(quads(out.numel))
+    )

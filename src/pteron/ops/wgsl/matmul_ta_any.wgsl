@@ -1,0 +1,22 @@
+// y = a^T @ b, any shape and dtype; one invocation computes four neighbouring elements of y.
+@group(0) @binding(0) var<storage, read> a: array<a_word>;        // [depth, rows]
+@group(0) @binding(1) var<storage, read> b: array<b_word>;        // [depth, columns]
+@group(0) @binding(2) var<storage, read_write> y: array<y_word>;  // [rows, columns]
+@group(0) @binding(3) var<uniform> p: Params;
+
+struct Params { rows: u32, columns: u32, depth: u32 }
+
+fn value(i: u32) -> f32 {
+    let row = min(i / p.columns, p.rows - 1u);
+    let column = i % p.columns;
+    var sum = 0.0;
+    for (var k = 0u; k < p.depth; k++) { sum += f32(a_at(k * p.rows + row)) * f32(b_at(k * p.columns + column)); }
+    return sum;
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = flat_index(id, groups);
+    if (4u * i >= p.rows * p.columns) { return; }
+    y_put(i, y_t4(vec4<f32>(value(4u * i), value(4u * i + 1u), value(4u * i + 2u), value(4u * i + 3u))));
+}

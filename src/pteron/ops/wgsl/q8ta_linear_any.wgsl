@@ -1,0 +1,42 @@
+// y = (x - zero point) @ W^T, scaled, + bias, in 8-bit integers, for any shape; one invocation computes four
+// neighbouring elements. y is float, or int8 after REQUANTIZE.
+@group(0) @binding(0) var<storage, read> x: array<x_word>;              // [rows, depth]
+@group(0) @binding(1) var<storage, read> weights: array<weights_word>;  // [>= columns, depth]
+@group(0) @binding(2) var<storage, read> scales: array<scales_word>;    // [>= columns]
+@group(0) @binding(3) var<storage, read> bias: array<bias_word>;        // [>= columns]
+@group(0) @binding(4) var<storage, read_write> y: array<y_word>;        // [rows, columns]
+@group(0) @binding(5) var<uniform> p: Params;
+
+struct Params {
+    rows: u32,
+    columns: u32,
+    depth: u32,
+    in_zero: i32,
+    in_scale: f32,
+    out_inverse: f32,
+    out_zero: f32,
+}
+
+//#include requantize
+
+fn value(i: u32) -> f32 {
+    let row = min(i / p.columns, p.rows - 1u);
+    let column = i % p.columns;
+    var sum = 0;
+    for (var k = 0u; k < p.depth; k++) {
+        sum += (x_at(row * p.depth + k) - p.in_zero) * weights_at(column * p.depth + k);
+    }
+    var v = f32(sum) * (p.in_scale * f32(scales_at(column)));
+    if (HAS_BIAS) { v += f32(bias_at(column)); }
+    return v;
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = flat_index(id, groups);
+    if (4u * i >= p.rows * p.columns) { return; }
+    var v = vec4<f32>(value(4u * i), value(4u * i + 1u), value(4u * i + 2u), value(4u * i + 3u));
+    if (RELU) { v = max(v, vec4<f32>(0.0)); }
+    if (REQUANTIZE) { v = requantize(v); }
+    y_put(i, y_t4(v));
+}
