@@ -164,16 +164,16 @@ class Convolutions(nn.Module):
 
 
 def test_images_of_any_size(device: Device) -> None:
-    height, width = Dim("height", min=3, max=9), Dim("width", min=3, max=13)
-    lives = [(9, 13), (3, 4), (8, 7), (5, 13), (9, 3)]
+    height, width = Dim("height", min=5, max=9), Dim("width", min=5, max=13)
+    lives = [(9, 13), (5, 5), (8, 7), (5, 13), (9, 6)]
     shapes = ({2: height, 3: width},)
     check_program(device, Convolutions(), lambda h, w: (torch.randn(1, 4, h, w),), lives, shapes)
 
 
 def test_batches_of_any_size(device: Device) -> None:
     """A batch the partitioner leaves to the kernels outside of the delegate."""
-    batch, height, width = Dim("batch", max=3), Dim("height", min=3, max=6), Dim("width", min=3, max=9)
-    lives = [(3, 6, 9), (1, 3, 5), (2, 6, 4)]
+    batch, height, width = Dim("batch", max=3), Dim("height", min=5, max=7), Dim("width", min=5, max=9)
+    lives = [(3, 7, 9), (1, 5, 5), (2, 6, 8)]
     shapes = ({0: batch, 2: height, 3: width},)
     check_program(device, Convolutions(), lambda b, h, w: (torch.randn(b, 4, h, w),), lives, shapes)
 
@@ -198,8 +198,8 @@ class Sequences(nn.Module):
 
 
 def test_sequences_of_any_length(device: Device) -> None:
-    length = Dim("length", min=2, max=50)
-    lives = [(50,), (7,), (33,), (2,), (50,)]
+    length = Dim("length", min=5, max=50)
+    lives = [(50,), (7,), (33,), (5,), (50,)]
     check_program(device, Sequences(), lambda n: (torch.randn(1, 5, n),), lives, ({2: length},))
 
 
@@ -209,7 +209,7 @@ def test_volumes(device: Device) -> None:
 
 
 def test_an_image_smaller_than_the_window_is_refused(device: Device) -> None:
-    width = Dim("width", max=9)
+    width = Dim("width", min=5, max=9)
     program = export(nn.Conv1d(2, 3, 4), (torch.randn(1, 2, 9),), ({2: width},))
     method = pteron.load(program, device=device).method()
     with pytest.raises(InputError, match=r"input of \(3\) is smaller than the window \(4\)"):
