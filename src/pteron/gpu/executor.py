@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from pteron.gpu.device import Copy, Device
 from pteron.gpu.encoding import Command, command
 from pteron.gpu.weights import Weights, upload_constant
-from pteron.graph.dispatch import Dispatch, Grid
+from pteron.graph.dispatch import Dispatch, Grid, Scratch
 from pteron.graph.live import Change, LiveGraph, LiveInt, LiveTensor, NodePlan
 from pteron.graph.memory import Layout, MemoryPlan, aligned, plan_memory
 from pteron.graph.values import Graph, Tensor, ValueId
@@ -278,7 +278,7 @@ def shader_text(kernel: kernels.Kernel, dispatch: Dispatch) -> str:
         raise KeyError(f"kernel {kernel.name}: bindings are {sorted(names)}, the rule gave {sorted(dispatch.bindings)}")
     dtypes = {}
     for name, bound in dispatch.bindings.items():
-        if isinstance(bound, (LiveTensor, Scratch)) and bound.dtype is not None:
+        if isinstance(bound, (LiveTensor, Scratch)):
             if not kernel.binding(name).accepts(bound.dtype):
                 raise TypeError(f"kernel {kernel.name}: binding {name} cannot hold {bound.dtype}")
             dtypes[name] = bound.dtype
