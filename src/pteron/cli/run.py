@@ -60,20 +60,22 @@ def run(
     """Run a .pte file."""
     if random and ones:
         raise typer.BadParameter("--random and --ones exclude each other")
+    fill = "random" if random else "ones" if ones else "zeros"
     from pteron.cli.inputs import make_inputs
     from pteron.program import load
 
     begin = time.perf_counter()
     with load(model, data_path=data, device=device) as program:
         if method not in program.method_names:
-            raise typer.BadParameter(
-                f"there is no method {method!r}; there are {', '.join(program.method_names)}"
-            )
+            names = ", ".join(program.method_names)
+            raise typer.BadParameter(f"there is no method {method!r}; there are {names}")
         loaded = program.method(method)
         load_seconds = time.perf_counter() - begin
-        given = make_inputs(
-            loaded, inputs or [], shapes or [], "random" if random else "ones" if ones else "zeros", seed
-        )
+        if output is not None and output.suffix == ".npy" and len(loaded.outputs) != 1:
+            raise typer.BadParameter(
+                f"{output} holds one array, not {len(loaded.outputs)} outputs: save a .npz"
+            )
+        given = make_inputs(loaded, inputs or [], shapes or [], fill, seed)
         report = _call(loaded, given, repeat)
         report.load_seconds = load_seconds
         report.adapter = program.device.adapter.name
@@ -121,10 +123,6 @@ def _save(outputs: Mapping[str, Any], where: Path) -> list[Path]:
         np.savez(where, **outputs)
         return [where]
     if where.suffix == ".npy":
-        if len(outputs) != 1:
-            raise typer.BadParameter(
-                f"{where} holds one array, but there are {len(outputs)} outputs: save a .npz"
-            )
         np.save(where, *outputs.values())
         return [where]
     where.mkdir(parents=True, exist_ok=True)
