@@ -193,3 +193,16 @@ assert isinstance(out, np.ndarray) and out.shape == (3, 64)
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script, DATA / "emb_dyn.pte"], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("rows", [(8, 2), (1, 8, 3)])
+def test_a_program_without_delegates_runs_alike_in_both(portable, rows):
+    """Integers in and out, a buffer that remembers, every dtype, at one live shape after another."""
+    programs = [runtime.get().load_program(portable) for runtime in (theirs.Runtime, ours.Runtime)]
+    real, twin = (program.load_method("forward") for program in programs)
+    for step, count in enumerate(rows):
+        x = torch.randn(count, 3, generator=torch.Generator().manual_seed(step))
+        inputs = [x, 3, torch.arange(4) * step, torch.tensor([True, step == 0])]
+        for expected, out in zip(real.execute(inputs), twin.execute(inputs), strict=True):
+            assert type(out) is type(expected)
+            torch.testing.assert_close(out, expected)
