@@ -51,7 +51,9 @@ def adapters() -> tuple[Adapter, ...]:
     try:
         import wgpu
     except (ImportError, OSError) as error:
-        raise DeviceError(f"wgpu cannot be loaded ({error}): reinstall it with pip install --force-reinstall wgpu") from error
+        raise DeviceError(
+            f"wgpu cannot be loaded ({error}): reinstall it with pip install --force-reinstall wgpu"
+        ) from error
     handles = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] in _BACKENDS]
     handles.sort(key=lambda a: _RANK.get(a.info["adapter_type"], 2))
     return tuple(

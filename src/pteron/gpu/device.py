@@ -9,13 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import wgpu
 
 from pteron.errors import DeviceError, OutOfMemory
 from pteron.gpu.adapters import Adapter, choose
-from pteron.gpu.encoding import Command, encode
+from pteron.gpu.encoding import Command, command, encode
+from pteron.graph.dispatch import SUBGROUP
 
 Copy: TypeAlias = tuple[Any, int, Any, int, int]  # source, offset, target, offset, bytes
 
@@ -36,6 +38,13 @@ _LIMITS = (
     "min-storage-buffer-offset-alignment",
 )
 _BINDING_TYPES = {"read": "read-only-storage", "read_write": "storage", "uniform": "uniform"}
+
+
+_PROBE = """
+@group(0) @binding(0) var<storage, read_write> lanes: array<u32>;
+@compute @workgroup_size(64)
+fn main(@builtin(subgroup_size) size: u32) { lanes[0] = size; }
+"""
 
 
 class Device:
@@ -72,6 +81,27 @@ class Device:
     @property
     def uniform_alignment(self) -> int:
         return self.limits.get("min-uniform-buffer-offset-alignment", 256)
+
+    @cached_property
+    def route_features(self) -> frozenset[str]:
+        """What kernels may use here beyond the portable floor."""
+        enough = "subgroup" in self.features and self._smallest_subgroup() >= 8
+        return frozenset({SUBGROUP}) if enough else frozenset()
+
+    def _smallest_subgroup(self) -> int:
+        """How many lanes share a subgroup. A software adapter states a range, so it is asked by a kernel."""
+        stated = int(self.adapter.handle.info.get("stackgroup_min_size", 0) or 0)
+        if stated >= 8 or not self.adapter.is_software:
+            return stated
+        pipeline = self.pipeline(_PROBE, "subgroup probe", ["read_write"])
+        buffer, staging = self.storage(16, "subgroup probe"), self.staging(16, "subgroup probe")
+        group = self.bind_group(pipeline, [(buffer, 0, 16)], "subgroup probe")
+        self.run((), [command(pipeline, group, (1, 1, 1))], [(buffer, 0, staging, 0, 16)])
+        with self.mapped(staging, 16) as data:
+            lanes = int.from_bytes(bytes(data[:4]), "little")
+        self.free(buffer)
+        self.free(staging)
+        return lanes
 
     # -- buffers --------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Recording kernels into a compute pass, with as little Python per dispatch as there can be.
 
-wgpu-py's public calls cost several microseconds each; the C functions beneath them cost less than one. They are used
-where this version of wgpu-py has them in the known place, and the public calls otherwise. Errors in a recording
-surface when the encoder is finished, in either case.
+wgpu-py's public calls cost several microseconds each; the C functions beneath them cost less than one.
+They are used where this version of wgpu-py has them in the known place, and the public calls otherwise.
+Errors in a recording surface when the encoder is finished, in either case.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ in one go, encodes the commands of the present plan, and submits once.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -87,7 +87,7 @@ class Executor:
         self.device = device
         self.weights = weights
         self.layout = Layout.of(graph)
-        self.live = LiveGraph(graph, self.layout)
+        self.live = LiveGraph(graph, self.layout, device.route_features)
         self.memory: MemoryPlan = plan_memory(graph, self.layout, self.live.scratch())
         self._states = {self.layout.storage[t.id] for t in graph.states}
         self._constants = {t.id: weights.buffer(t) for t in self._used_constants()}
@@ -101,8 +101,12 @@ class Executor:
         for site in self.sites:
             if not site.uses_state:
                 site.group = self.bind(site, None)
-        self.staging_nbytes = sum(aligned(p.value.max_nbytes) for p in graph.outputs if isinstance(p.value, Tensor))
-        self.staging = device.staging(max(self.staging_nbytes, 16), "staging") if self.staging_nbytes else None
+        self.staging_nbytes = sum(
+            aligned(p.value.max_nbytes) for p in graph.outputs if isinstance(p.value, Tensor)
+        )
+        self.staging = (
+            device.staging(max(self.staging_nbytes, 16), "staging") if self.staging_nbytes else None
+        )
         self._commands: tuple[State, list[Command]] | None = None
 
     # -- load -----------------------------------------------------------------------------------
@@ -111,7 +115,9 @@ class Executor:
         states = {t.id for t in self.graph.states}
         used = {v.id for node in self.graph.nodes for v in node.reads}
         used |= {p.value.id for p in self.graph.outputs if isinstance(p.value, Tensor)}
-        return [t for t in self.graph.tensors() if t.constant is not None and t.id in used and t.id not in states]
+        return [
+            t for t in self.graph.tensors() if t.constant is not None and t.id in used and t.id not in states
+        ]
 
     def _make_sites(self) -> None:
         for node, routes in zip(self.graph.nodes, self.live.routes, strict=True):
@@ -179,7 +185,9 @@ class Executor:
     def start(self) -> None:
         """Write the parameters of the plan at the largest shape."""
         self._write_constants_slots()
-        self.apply(Change(nodes=[i for i, plan in enumerate(self.live.plans) if plan is not None]))
+        # Sizes at the largest shape are known already, and a first call there changes nothing.
+        symints = {ValueId(i): live for i, live in enumerate(self.live.live) if isinstance(live, int)}
+        self.apply(Change([i for i, plan in enumerate(self.live.plans) if plan is not None], symints))
         self.device.write(self.params, 0, self._shadow)
 
     # -- calls ----------------------------------------------------------------------------------
@@ -207,7 +215,8 @@ class Executor:
     def _launches(self, node: int, plan: NodePlan) -> list[Launch]:
         if plan.compiled is None:
             plan.compiled = [
-                self._launch(node, plan.route, number, dispatch) for number, dispatch in enumerate(plan.dispatches)
+                self._launch(node, plan.route, number, dispatch)
+                for number, dispatch in enumerate(plan.dispatches)
             ]
         return plan.compiled  # type: ignore[no-any-return]
 
@@ -236,8 +245,10 @@ class Executor:
             first &= ~3
             self.device.write(self.params, first, memoryview(self._shadow)[first:last])
 
-    def run(self, state: State, before: Iterable[Copy], after: Iterable[Copy]) -> None:
-        self.device.run(before, self.commands(state), after)
+    def run(self, state: State, before: Sequence[Copy], after: Sequence[Copy]) -> None:
+        commands = self.commands(state)
+        if before or commands or after:  # a method that only returns constants has nothing for the GPU
+            self.device.run(before, commands, after)
 
     def close(self) -> None:
         for buffer in (*self.activations, self.params, *([self.staging] if self.staging else [])):
@@ -275,7 +286,9 @@ def shader_text(kernel: kernels.Kernel, dispatch: Dispatch) -> str:
     """The text that a dispatch compiles to. Bindings must match the file's, by name and type."""
     names = {b.name for b in kernel.bindings} - {"p"}
     if names != dispatch.bindings.keys():
-        raise KeyError(f"kernel {kernel.name}: bindings are {sorted(names)}, the rule gave {sorted(dispatch.bindings)}")
+        raise KeyError(
+            f"kernel {kernel.name}: bindings are {sorted(names)}, the rule gave {sorted(dispatch.bindings)}"
+        )
     dtypes = {}
     for name, bound in dispatch.bindings.items():
         if isinstance(bound, (LiveTensor, Scratch)):

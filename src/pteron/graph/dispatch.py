@@ -2,14 +2,15 @@
 
 A `Dispatch` is one kernel launch. What the shader text depends on (`defines`, `code`, and the
 dtypes of what is bound) may not depend on the live shape; `params` and `grid` may. An op that has
-several ways to do its work returns a list of `Route`s: all of them are compiled at load, and each
-call takes the first whose `when` holds.
+several ways to do its work returns a list of `Route`s, best first: all that the device can run are
+compiled at load, and each call takes the first that fits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from math import ceil, isqrt
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
 
 Grid: TypeAlias = tuple[int, int, int]
 Number: TypeAlias = "int | float | tuple[int, ...]"
+Define: TypeAlias = "int | float | bool | str"
 
 # The smallest limit any WebGPU device may have.
 MAX_GROUPS_PER_DIMENSION = 65535
 WORKGROUP = 64
+
+# A feature that routes may need: subgroups, of eight lanes at least.
+SUBGROUP = "subgroup of 8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +56,22 @@ class Dispatch:
 
 @dataclass(slots=True)
 class Route:
+    """A way to do a node's work. `when` says whether it fits the live shape; None: it fits every one."""
+
     name: str
     dispatches: list[Dispatch]
-    when: bool = True
+    when: bool | None = None
+    needs: str | None = None  # a feature of the device
 
 
-Planned: TypeAlias = "None | Dispatch | list[Dispatch] | list[Route]"
+Planned: TypeAlias = "Dispatch | list[Dispatch] | list[Route] | None"
+
+
+def settle(routes: list[Route], fixed: bool) -> list[Route]:
+    """All routes; or, where what they are chosen by never changes, the one that it always is."""
+    if not fixed:
+        return routes
+    return [replace(next(r for r in routes if r.when is not False), when=None)]
 
 
 def fold(groups: int) -> Grid:
@@ -82,15 +97,19 @@ def describe(shape: Shape) -> str:
 
 
 __all__ = [
+    "SUBGROUP",
     "WORKGROUP",
     "Bound",
+    "Define",
     "Dispatch",
     "Grid",
+    "Number",
     "Planned",
     "Route",
     "Scratch",
     "describe",
     "fold",
     "quads",
+    "settle",
     "threads",
 ]

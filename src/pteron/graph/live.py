@@ -9,7 +9,7 @@ taken back: a sweep happens whole or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any, TypeAlias
@@ -167,9 +167,10 @@ class Change:
 class LiveGraph:
     """A graph together with its present live shapes and plans."""
 
-    def __init__(self, graph: Graph, layout: Layout) -> None:
+    def __init__(self, graph: Graph, layout: Layout, features: Collection[str] = ()) -> None:
         self.graph = graph
         self.layout = layout
+        self.features = frozenset(features)  # what the device offers beyond the portable floor
         self.live: list[Live] = [v.max_shape if isinstance(v, Tensor) else None for v in graph.values]
         self.plans: list[NodePlan | None] = [None] * len(graph.nodes)
         self.routes: list[list[Route]] = []  # per node, every route it may ever take
@@ -352,8 +353,8 @@ class LiveGraph:
         if node.index in self.layout.copies:
             source, out = views[spec.parameters.index(spec.alias or "")], views[last]
             planned = copy_dispatch(source, out)
-        routes = _as_routes(planned)
-        route = next((r for r in routes if r.when), None)
+        routes = _reachable(_as_routes(planned), self.features)
+        route = next((r for r in routes if r.when is not False), None)
         if routes and route is None:
             raise OpError("no kernel fits these shapes")
         dispatches = route.dispatches if route else []
@@ -376,6 +377,17 @@ def _skipped(node: Node) -> NodePlan:
 def copy_dispatch(source: LiveTensor, target: LiveTensor) -> Dispatch:
     words = quads(source.nbytes)
     return Dispatch("copy", {"x": source, "y": target}, {"words": words}, threads(words))
+
+
+def _reachable(routes: list[Route], features: Collection[str]) -> list[Route]:
+    """The routes that may ever be taken: what the device can run, up to the first that always fits."""
+    reachable = []
+    for route in routes:
+        if route.needs is None or route.needs in features:
+            reachable.append(route)
+            if route.when is None:
+                break
+    return reachable
 
 
 def _as_routes(planned: Planned) -> list[Route]:

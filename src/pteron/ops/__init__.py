@@ -8,6 +8,7 @@ from pteron.ops import (
     elementwise,
     image,
     index,
+    linear_q4,
     matmul,
     norm,
     pool,
@@ -17,9 +18,11 @@ from pteron.ops import (
     reduce,
     rope,
     rows,
+    sort,
     symint,
     training,
     views,
+    writes,
 )
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "elementwise",
     "image",
     "index",
+    "linear_q4",
     "matmul",
     "norm",
     "pool",
@@ -39,7 +43,9 @@ __all__ = [
     "reduce",
     "rope",
     "rows",
+    "sort",
     "symint",
     "training",
     "views",
+    "writes",
 ]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pteron.graph.dispatch import Bound, Dispatch, Number, Route, describe, quads, threads
+from pteron.graph.dispatch import Bound, Dispatch, Number, describe, quads, settle, threads
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
 from pteron.ops.elementwise import F32_MAX
-from pteron.ops.matmul import all_float32, pick
+from pteron.ops.matmul import all_float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def convolution(
     output_padding: Shape,
     groups: int,
     out: LiveTensor,
-) -> list[Route]:
+) -> Dispatch:
     return conv_with_clamp(  # type: ignore[no-any-return]
         x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, None, None, out
     )
@@ -116,7 +116,7 @@ def conv_with_clamp(
     output_min: float | None,
     output_max: float | None,
     out: LiveTensor,
-) -> list[Route]:
+) -> Dispatch:
     spatial = weight.rank - 2
     check(1 <= spatial <= 3, f"weight must have 3, 4 or 5 dimensions, not shape {describe(weight.shape)}")
     check(
@@ -156,11 +156,8 @@ def conv_with_clamp(
     }
     bindings: dict[str, Bound] = {"x": x, "weight": weight, "bias": bias or weight, "y": out}
     if not all_float32(x, weight, bias, out):
-        return [Route("any", [Dispatch("conv_any", bindings, params, threads(quads(out.numel)), defines)])]
-
-    def tiled(tile: int) -> Route:
-        tiles = -(-(outs // groups) // tile) * groups * numel(batch) * quads(numel(places))
-        dispatch = Dispatch("conv", bindings, params, threads(tiles), {**defines, "CHANNELS": tile})
-        return Route(f"{tile} channels", [dispatch], when=tile <= outs // groups)
-
-    return pick([tiled(4), tiled(1)], weight.is_fixed)
+        return Dispatch("conv_any", bindings, params, threads(quads(out.numel)), defines)
+    # By the largest shape, which never changes: either kernel is right for any number of channels.
+    tile = 4 if (weight.max_shape[1] if transposed else weight.max_shape[0] // groups) >= 4 else 1
+    tiles = -(-(outs // groups) // tile) * groups * numel(batch) * quads(numel(places))
+    return Dispatch("conv", bindings, params, threads(tiles), {**defines, "CHANNELS": tile})

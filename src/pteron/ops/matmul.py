@@ -1,4 +1,4 @@
-"""Matrix products: linear, mm, bmm and the 4-bit linear.
+"""Matrix products: linear, mm, bmm and their relatives.
 
 Every product has a route for float32 operands whose rows are whole vec4s, and one that takes any
 shape and dtype. Both compute a small tile of the output per invocation, in registers.
@@ -6,7 +6,21 @@ shape and dtype. Both compute a small tile of the output per invocation, in regi
 
 from __future__ import annotations
 
-from pteron.graph.dispatch import WORKGROUP, Dispatch, Grid, Route, describe, fold
+from collections.abc import Mapping
+
+from pteron.graph.dispatch import (
+    SUBGROUP,
+    WORKGROUP,
+    Bound,
+    Define,
+    Dispatch,
+    Grid,
+    Number,
+    Route,
+    describe,
+    fold,
+    settle,
+)
 from pteron.graph.dtypes import DType
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
@@ -40,12 +54,37 @@ def linear(x: LiveTensor, weight: LiveTensor, bias: LiveTensor | None, out: Live
         return [general]
     whole = depth % 4 == 0 and columns % 4 == 0
     vec4 = Route("vec4", [Dispatch("linear", bindings, params, tiles(rows, columns), defines)], when=whole)
-    return pick([vec4, general], weight.is_fixed)
+    plain = settle([vec4, general], weight.is_fixed)
+    if weight.is_fixed and depth % 8:
+        return plain
+    fits = None if weight.is_fixed else depth % 8 == 0
+    return [*subgroup_routes("linear_subgroup", bindings, params, defines, when=fits), *plain]
 
 
-def pick(routes: list[Route], fixed: bool) -> list[Route]:
-    """All routes; or, where what they are chosen by never changes, the one that it always is."""
-    return [next(r for r in routes if r.when)] if fixed else routes
+SUBGROUP_LANES, SUBGROUP_ROWS = 32, 8
+
+
+def subgroup_routes(
+    kernel: str,
+    bindings: Mapping[str, Bound],
+    params: Mapping[str, Number],
+    defines: Mapping[str, Define],
+    when: bool | None = None,
+) -> list[Route]:
+    """Kernels whose lanes share x: for one row, and for tiles of eight. Each lane has four columns."""
+    rows, columns = params["rows"], params["columns"]
+    assert isinstance(rows, int) and isinstance(columns, int)
+
+    def dispatch(tile: int) -> Dispatch:
+        blocks = -(-columns // (4 * SUBGROUP_LANES)) * -(-rows // tile)
+        return Dispatch(
+            kernel, bindings, params, fold(blocks), {**defines, "ROWS": tile, "LANES": SUBGROUP_LANES}
+        )
+
+    return [
+        Route("subgroup gemv", [dispatch(1)], when=rows == 1 and when is not False, needs=SUBGROUP),
+        Route("subgroup gemm", [dispatch(SUBGROUP_ROWS)], when=when, needs=SUBGROUP),
+    ]
 
 
 def tiles_1d(elements: int) -> Grid:
@@ -67,13 +106,19 @@ def check_bias(bias: LiveTensor | None, columns: int) -> None:
 
 @op("aten.mm.default")
 def mm(a: LiveTensor, b: LiveTensor, out: LiveTensor) -> list[Route]:
-    check(a.rank == b.rank == 2, f"both matrices must have 2 dimensions: {describe(a.shape)} @ {describe(b.shape)}")
+    check(
+        a.rank == b.rank == 2,
+        f"both matrices must have 2 dimensions: {describe(a.shape)} @ {describe(b.shape)}",
+    )
     return _matmul(a, b, out, batch=1)
 
 
 @op("aten.bmm.default")
 def bmm(a: LiveTensor, b: LiveTensor, out: LiveTensor) -> list[Route]:
-    check(a.rank == b.rank == 3, f"both operands must have 3 dimensions: {describe(a.shape)} @ {describe(b.shape)}")
+    check(
+        a.rank == b.rank == 3,
+        f"both operands must have 3 dimensions: {describe(a.shape)} @ {describe(b.shape)}",
+    )
     check(a.shape[0] == b.shape[0], f"batches differ: {describe(a.shape)} @ {describe(b.shape)}")
     return _matmul(a, b, out, batch=a.shape[0])
 
@@ -91,56 +136,6 @@ def _matmul(a: LiveTensor, b: LiveTensor, out: LiveTensor, batch: int) -> list[R
         dispatch = Dispatch("matmul", bindings, params, tiles(rows, columns, batch))
         routes.insert(0, Route("vec4", [dispatch], when=fast))
     return routes
-
-
-@op("et_vk.linear_q4gsw.default")
-def linear_q4gsw(
-    x: LiveTensor,
-    weights: LiveTensor,
-    scales: LiveTensor,
-    group_size: int,
-    bias: LiveTensor | None,
-    out: LiveTensor,
-) -> list[Route]:
-    """x @ W^T with W in 4 bits: [N, ceil(K/2)] bytes, even k in the low nibble, scales [K/group, >= N]."""
-    check(weights.rank == 2, f"weights must have 2 dimensions, not shape {describe(weights.shape)}")
-    check(group_size > 0, f"group_size must be positive, not {group_size}")
-    depth, columns = x.shape[-1], out.max_shape[-1]
-    packed = weights.shape[1]
-    check(depth == x.max_shape[-1], f"x has rows of {depth} elements, but the weights want {x.max_shape[-1]}")
-    check(
-        weights.shape[0] >= columns and (depth + 1) // 2 <= packed,
-        f"x has rows of {depth} elements for {columns} columns, but weights have shape {describe(weights.shape)}",
-    )
-    groups = -(-depth // group_size)
-    check(
-        scales.rank == 2 and scales.shape[0] >= groups and scales.shape[1] >= columns,
-        f"scales have shape {describe(scales.shape)}, but {groups} groups of {columns} columns are needed",
-    )
-    check_bias(bias, columns)
-    rows = numel(x.shape[:-1])
-    out.resize((*x.shape[:-1], columns))
-    bindings = {"x": x, "weights": weights, "scales": scales, "bias": bias or scales, "y": out}
-    params = {
-        "rows": rows,
-        "columns": columns,
-        "depth": depth,
-        "packed": packed,
-        "group": group_size,
-        "scale_row": scales.shape[1],
-    }
-    defines = {"HAS_BIAS": bias is not None}
-    routes = [Route("any", [Dispatch("linear_q4_any", bindings, params, tiles_1d(rows * columns), defines)])]
-    if all_float32(x, scales, bias, out) and packed % 4 == 0 and group_size % 8 == 0 and depth % 8 == 0:
-        gemv = Dispatch("linear_q4_row", bindings, params, fold(-(-columns // WORKGROUP) * rows), defines)
-        gemm = Dispatch("linear_q4", bindings, params, q4_grid(rows, columns), defines)
-        routes = [Route("gemv", [gemv], when=rows == 1), Route("gemm", [gemm]), *routes]
-    return routes
-
-
-def q4_grid(rows: int, columns: int) -> Grid:
-    """Lanes run along the columns; each computes four rows of one column."""
-    return fold(-(-columns // WORKGROUP) * -(-rows // TILE))
 
 
 __all__ = ["Shape", "all_float32", "check_bias", "check_rows", "tiles", "tiles_1d"]

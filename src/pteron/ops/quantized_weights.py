@@ -9,8 +9,9 @@ from pteron.graph.dispatch import WORKGROUP, Dispatch, Route, Scratch, describe,
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import numel
-from pteron.ops.matmul import TILE, all_float32, check_rows, linear_q4gsw, tiles_1d
-from pteron.ops.quantized import affine_blocks, per_token
+from pteron.ops.linear_q4 import linear_q4gsw
+from pteron.ops.matmul import TILE, all_float32, check_rows, tiles_1d
+from pteron.ops.quantized import affine_blocks, check_matrix, per_token
 
 # -- one scale per column ---------------------------------------------------------------------------
 
@@ -59,7 +60,7 @@ def channelwise(
     per_byte: int,
 ) -> list[Route]:
     """(x @ W^T) * scale, W [columns, packed] bytes. A packed row may hold one element more than x has."""
-    check(weight.rank == 2, f"weight must have 2 dimensions, not shape {describe(weight.shape)}")
+    check_matrix(weight)
     columns, packed = weight.shape
     depth = x.max_shape[-1]
     rows = check_rows(x, depth, "the weight")

@@ -9,12 +9,9 @@ fn largest(i: u32) -> Largest {
             for (var w = v.first.z; w < v.last.z; w += v.step.z) {
                 let index = place(d, h, w);
                 let element = x_at(from_plane + index);
-                if (element > best.value || is_nan(element)) { best = Largest(element, index); }
+                if (element > best.value || is_nan(f32(element))) { best = Largest(element, index); }
             }
         }
     }
     return best;
 }
-
-// By its bits: a compiler may assume that x != x never holds. No integer is NaN.
-fn is_nan(element: x_t) -> bool { return FLOAT && (bitcast<u32>(element) & 0x7fffffffu) > 0x7f800000u; }
