@@ -22,10 +22,12 @@ from pteron.graph.values import Graph, Node, Port, SymInt, Tensor, ValueId, valu
 from pteron.method import Method
 
 STORED = {
+    torch.float64: DType.float32,
     torch.float32: DType.float32,
     torch.float16: DType.float16,
     torch.int64: DType.int32,
     torch.int32: DType.int32,
+    torch.int16: DType.int32,
     torch.int8: DType.int8,
     torch.uint8: DType.uint8,
     torch.bool: DType.bool,

@@ -11,6 +11,7 @@ from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
 from pteron.ops.conv import Window, lift, spread
 from pteron.ops.matmul import TILE, check_bias, check_rows, tiles_1d
+from pteron.ops.quantized import check_matrix
 from pteron.ops.shapes import broadcast, broadcast_strides, contiguous, merge
 
 # The longest sum of products of 9 and 8 bits that surely fits 32.
@@ -73,7 +74,7 @@ def _linear(
     requantize: dict[str, float | int] | None,
     out: LiveTensor,
 ) -> list[Route]:
-    check(weights.rank == 2, f"weights must have 2 dimensions, not shape {describe(weights.shape)}")
+    check_matrix(weights)
     depth, columns = weights.shape[1], out.max_shape[-1]
     rows = check_rows(x, depth, "weights")
     check(weights.shape[0] >= columns, f"weights {describe(weights.shape)} do not have {columns} rows")
@@ -129,7 +130,7 @@ def q8ta_conv2d(
     window = Window.of(kernel_size, stride, padding, dilation)
     out.resize((x.shape[0], weights.shape[0], *window.output(x.shape[-2:])))
     ins = x.shape[1] // groups
-    check_matrix(weights, window, ins)
+    check_taps(weights, window, ins)
     quantized = input_scale, input_zero, output_scale, output_zero
     steps = weights.shape[1], ins
     return _conv2d(x, weights, steps, scales, bias, window, groups, quantized, activation, out)
@@ -192,7 +193,7 @@ def q8ta_conv2d_transposed(
     size = window.transposed_output(x.shape[-2:], spread(output_padding, 2))
     out.resize((x.shape[0], weights.shape[0], *size))
     ins = x.shape[1] // groups
-    check_matrix(weights, window, ins)
+    check_taps(weights, window, ins)
     quantized = input_scale, input_zero, output_scale, output_zero
     steps = weights.shape[1], ins
     return _conv2d(
@@ -200,7 +201,7 @@ def q8ta_conv2d_transposed(
     )
 
 
-def check_matrix(weights: LiveTensor, window: Window, ins: int) -> None:
+def check_taps(weights: LiveTensor, window: Window, ins: int) -> None:
     check(
         weights.rank == 2 and weights.shape[1] >= numel(window.kernel) * ins,
         f"weights {describe(weights.shape)} do not hold {describe(window.kernel)} taps of {ins} channels",

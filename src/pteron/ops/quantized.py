@@ -101,6 +101,14 @@ def cut(shape: Shape, block: Sequence[int]) -> tuple[Shape, Shape]:
     return tuple(n // b for n, b in zip(shape, sizes, strict=True)), sizes
 
 
+def check_matrix(weights: LiveTensor) -> None:
+    """Weights are a matrix whose shape never changes, for kernels are chosen by it."""
+    check(
+        weights.rank == 2 and weights.shape == weights.max_shape,
+        f"weights must be a matrix of a fixed shape, not {describe(weights.shape)}",
+    )
+
+
 def per_channel(shape: Shape, axis: int) -> Shape:
     channel = dimension(axis, len(shape))
     return tuple(1 if d == channel else n for d, n in enumerate(shape))

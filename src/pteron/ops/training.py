@@ -9,6 +9,7 @@ from pteron.graph.live import LiveTensor, copy_dispatch
 from pteron.graph.op import check, op
 from pteron.graph.values import numel
 from pteron.ops.matmul import TILE, all_float32, check_rows, tiles, tiles_1d
+from pteron.ops.quantized import check_matrix
 
 # Invocations that share the work of one row of logits.
 PARTS = 32
@@ -108,7 +109,7 @@ def linear_q4gsw_backward(
     d_out: LiveTensor, weights: LiveTensor, scales: LiveTensor, group_size: int, out: LiveTensor
 ) -> list[Route]:
     """The gradient of a 4-bit linear's input: d_out @ W, W packed as the linear has it."""
-    check(weights.rank == 2, f"weights must have 2 dimensions, not shape {describe(weights.shape)}")
+    check_matrix(weights)
     check(group_size > 0, f"group_size must be positive, not {group_size}")
     packed, columns, depth = weights.shape[1], out.max_shape[-1], d_out.max_shape[-1]
     rows = check_rows(d_out, depth, "the weights")
