@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pteron.graph.dispatch import Dispatch, Route, describe, quads, threads
+from pteron.graph.dispatch import Dispatch, Route, describe
 from pteron.graph.live import LiveTensor, copy_dispatch
 from pteron.graph.op import check, op
-from pteron.graph.values import numel
+from pteron.ops.writes import write_box
 
 
 @op("pteron.choose")
@@ -22,7 +22,7 @@ def choose(condition: int, a: LiveTensor, b: LiveTensor, out: LiveTensor) -> lis
 def first_row(x: LiveTensor, count: int, out: LiveTensor) -> Dispatch:
     """The first of `count` rows, which decides the shape of them all."""
     out.resize((count, *x.shape))
-    return _put_row(x, out, 0)
+    return write_box(x, out, 0, 0, 1)
 
 
 @op("pteron.write_row", mutates=["target"])
@@ -31,16 +31,4 @@ def write_row(x: LiveTensor, target: LiveTensor, index: int, out: None) -> Dispa
         x.shape == target.shape[1:] and index < target.shape[0],
         f"row {index} of {describe(target.shape)} cannot hold {describe(x.shape)}",
     )
-    return _put_row(x, target, index)
-
-
-def _put_row(x: LiveTensor, target: LiveTensor, index: int) -> Dispatch:
-    rows = target.shape[0]
-    params = {
-        "quads": quads(target.numel),
-        "inner": numel(x.shape),
-        "length": 1,
-        "total": rows,
-        "start": index,
-    }
-    return Dispatch("strided_write", {"x": x, "y": target}, params, threads(quads(target.numel)))
+    return write_box(x, target, 0, index, 1)

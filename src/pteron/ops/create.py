@@ -78,10 +78,28 @@ def ones_like(
     return ramp(out, 1)
 
 
+@op("aten.fill.Scalar")
+def fill(x: LiveTensor, value: Any, out: LiveTensor) -> Dispatch:
+    out.resize(x.shape)
+    return ramp(out, value)
+
+
+@op("aten.empty.memory_format")
+def empty(
+    size: Shape, dtype: Any, layout: Any, device: Any, pin: Any, memory_format: Any, out: LiveTensor
+) -> None:
+    out.resize(size)
+
+
 @op("aten.scalar_tensor.default")
 def scalar_tensor(value: Any, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor) -> Dispatch:
     out.resize(())
     return ramp(out, value)
+
+
+@op("aten.arange.default")
+def arange_to(end: Any, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor) -> Dispatch:
+    return arange(0, end, 1, dtype, layout, device, pin, out)  # type: ignore[no-any-return]
 
 
 @op("aten.arange.start_step")

@@ -1,4 +1,4 @@
-"""Operators that move elements and compute nothing: views, slices, permutations, concatenation.
+"""Operators that move elements and compute nothing: views, slices, permutations, repetitions.
 
 Those whose elements keep their order are aliases: no kernel runs, unless the source is later
 written in place. The others are one strided copy, driven by the output.
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pteron.graph.dispatch import Dispatch, Number, describe, quads, threads
-from pteron.graph.live import LiveInt, LiveTensor
-from pteron.graph.op import OpError, check, op
+from pteron.graph.live import LiveTensor
+from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
 from pteron.ops.shapes import broadcast_strides, contiguous, dimension, merge
 
@@ -37,7 +37,7 @@ def strided(
 # -- the same elements in the same order ----------------------------------------------------------
 
 
-@op("aten.view_copy.default", alias="x")
+@op("aten.view_copy.default", "aten._unsafe_view.default", alias="x")
 def view(x: LiveTensor, size: Shape, out: LiveTensor) -> None:
     out.resize(resolve_size(x.numel, size))
 
@@ -52,7 +52,13 @@ def resolve_size(count: int, size: Shape) -> Shape:
     return size
 
 
-@op("pteron.copy", "aten.alias_copy.default", "aten.detach_copy.default", alias="x")
+@op(
+    "pteron.copy",
+    "aten.alias_copy.default",
+    "aten.detach_copy.default",
+    "aten.lift_fresh_copy.default",
+    alias="x",
+)
 def copy(x: LiveTensor, out: LiveTensor) -> None:
     out.resize(x.shape)
 
@@ -67,26 +73,22 @@ def clone_dim_order(x: LiveTensor, non_blocking: Any, dim_order: Any, out: LiveT
     out.resize(x.shape)
 
 
-@op("aten.squeeze_copy.dims", alias="x")
-def squeeze(x: LiveTensor, dims: Sequence[int], out: LiveTensor) -> None:
+@op("aten.squeeze_copy.dims", "aten.squeeze_copy.dim", alias="x")
+def squeeze(x: LiveTensor, dims: Sequence[int] | int, out: LiveTensor) -> None:
     # Whether a dimension goes is decided by its largest size: a rank never changes with the live shape.
-    gone = {dimension(d, x.rank) for d in dims}
+    gone = {dimension(d, x.rank) for d in ([dims] if isinstance(dims, int) else dims)}
     out.resize(tuple(n for d, n in enumerate(x.shape) if d not in gone or x.max_shape[d] != 1))
+
+
+@op("aten.squeeze_copy.default", alias="x")
+def squeeze_all(x: LiveTensor, out: LiveTensor) -> None:
+    squeeze(x, range(x.rank), out)
 
 
 @op("aten.unsqueeze_copy.default", alias="x")
 def unsqueeze(x: LiveTensor, dim: int, out: LiveTensor) -> None:
     at = dimension(dim, x.rank + 1)
     out.resize((*x.shape[:at], 1, *x.shape[at:]))
-
-
-@op("pteron.write_back", mutates=["target"])
-def write_back(x: LiveTensor, target: LiveTensor, out: None) -> Dispatch:
-    check(
-        x.shape == target.shape, f"a buffer of shape {describe(target.shape)} cannot hold {describe(x.shape)}"
-    )
-    words = quads(x.nbytes)
-    return Dispatch("copy", {"x": x, "y": target}, {"words": words}, threads(words))
 
 
 # -- one strided copy -----------------------------------------------------------------------------
@@ -106,18 +108,81 @@ def transpose_2d(x: LiveTensor, out: LiveTensor) -> Dispatch:
     return permute(x, tuple(reversed(range(x.rank))), out)  # type: ignore[no-any-return]
 
 
+@op("aten.transpose_copy.int")
+def transpose(x: LiveTensor, dim0: int, dim1: int, out: LiveTensor) -> Dispatch:
+    order = list(range(x.rank))
+    a, b = dimension(dim0, x.rank), dimension(dim1, x.rank)
+    order[a], order[b] = order[b], order[a]
+    return permute(x, order, out)  # type: ignore[no-any-return]
+
+
 @op("aten.slice_copy.Tensor")
 def slice_copy(
     x: LiveTensor, dim: int, start: int | None, end: int | None, step: int, out: LiveTensor
 ) -> Dispatch:
     d = dimension(dim, x.rank)
-    check(step >= 1, f"step must be at least 1, not {step}")
-    first, last, _ = slice(start, None if end is None or end >= END else end, step).indices(x.shape[d])
+    first, length = slice_of(start, end, step, x.shape[d])
     strides = list(contiguous(x.shape))
     offset = first * strides[d]
     strides[d] *= step
-    out.resize((*x.shape[:d], max(0, math.ceil((last - first) / step)), *x.shape[d + 1 :]))
+    out.resize((*x.shape[:d], length, *x.shape[d + 1 :]))
     return strided(x, out, strides, offset)
+
+
+def slice_of(start: int | None, end: int | None, step: int, size: int) -> tuple[int, int]:
+    """Where a slice of a dimension of this live size begins, and how many elements it has."""
+    check(step >= 1, f"step must be at least 1, not {step}")
+    first, last, _ = slice(start, None if end is None or end >= END else end, step).indices(size)
+    return first, max(0, math.ceil((last - first) / step))
+
+
+@op("aten.split_with_sizes_copy.default")
+def split_with_sizes(
+    x: LiveTensor, sizes: Sequence[int], dim: int, outs: Sequence[LiveTensor]
+) -> list[Dispatch]:
+    d = dimension(dim, x.rank)
+    check(
+        sum(sizes) == x.shape[d] and len(sizes) == len(outs),
+        f"sizes {describe(tuple(sizes))} do not split dimension {d} of live size {x.shape[d]}",
+    )
+    strides = contiguous(x.shape)
+    dispatches, start = [], 0
+    for size, out in zip(sizes, outs, strict=True):
+        out.resize((*x.shape[:d], size, *x.shape[d + 1 :]))
+        dispatches.append(strided(x, out, strides, start * strides[d]))
+        start += size
+    return dispatches
+
+
+@op("aten.split_copy.Tensor")
+def split(x: LiveTensor, split_size: int, dim: int, outs: Sequence[LiveTensor]) -> list[Dispatch]:
+    # The program's outputs are fixed in number: at a small live size the last ones are short, or empty.
+    size = x.shape[dimension(dim, x.rank)]
+    sizes = [max(0, min(split_size, size - n * split_size)) for n in range(len(outs))]
+    return split_with_sizes(x, sizes, dim, outs)  # type: ignore[no-any-return]
+
+
+@op("aten.unbind_copy.int")
+def unbind(x: LiveTensor, dim: int, outs: Sequence[LiveTensor]) -> list[Dispatch]:
+    d = dimension(dim, x.rank)
+    check(
+        x.shape[d] == len(outs),
+        f"the program unbinds dimension {d} into {len(outs)} tensors, but its live size is {x.shape[d]}",
+    )
+    return [select(x, d, index, out) for index, out in enumerate(outs)]
+
+
+@op("aten.unfold_copy.default")
+def unfold(x: LiveTensor, dim: int, size: int, step: int, out: LiveTensor) -> Dispatch:
+    """Windows of `size` elements, `step` apart, as a last dimension of their own."""
+    d = dimension(dim, x.rank)
+    check(
+        step >= 1 and size <= x.shape[d],
+        f"windows of {size}, {step} apart, do not fit a live size of {x.shape[d]}",
+    )
+    strides = list(contiguous(x.shape))
+    out.resize((*x.shape[:d], (x.shape[d] - size) // step + 1, *x.shape[d + 1 :], size))
+    return strided(x, out, [*strides[:d], strides[d] * step, *strides[d + 1 :], strides[d]])
 
 
 @op("aten.select_copy.int")
@@ -142,6 +207,25 @@ def expand(x: LiveTensor, size: Shape, implicit: bool, out: LiveTensor) -> Dispa
     return strided(x, out, broadcast_strides(x.shape, shape))
 
 
+@op("aten.repeat.default")
+def repeat(x: LiveTensor, repeats: Sequence[int], out: LiveTensor) -> Dispatch:
+    lead = len(repeats) - x.rank
+    check(lead >= 0, f"{len(repeats)} repeats are too few for shape {describe(x.shape)}")
+    padded = (1,) * lead + x.shape
+    out.resize(tuple(n * times for n, times in zip(padded, repeats, strict=True)))
+    # Every dimension is two: the repetition, which goes nowhere in x, and the dimension itself.
+    strides = contiguous(padded)
+    shape = tuple(part for pair in zip(repeats, padded, strict=True) for part in pair)
+    return strided(x, out, [step for stride in strides for step in (0, stride)], viewed=shape)
+
+
+@op("aten.copy.default")
+def copy_from(x: LiveTensor, source: LiveTensor, non_blocking: Any, out: LiveTensor) -> Dispatch:
+    """`source` in the shape and dtype of x."""
+    out.resize(x.shape)
+    return strided(source, out, broadcast_strides(source.shape, x.shape))
+
+
 @op("aten.flip.default")
 def flip(x: LiveTensor, dims: Sequence[int], out: LiveTensor) -> Dispatch:
     strides = list(contiguous(x.shape))
@@ -153,60 +237,19 @@ def flip(x: LiveTensor, dims: Sequence[int], out: LiveTensor) -> Dispatch:
     return strided(x, out, strides, offset)
 
 
-@op("aten.cat.default")
-def cat(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Dispatch]:
-    # torch lets an empty rank-1 tensor stand beside tensors of any rank.
-    parts = [x for x in tensors if x.max_shape != (0,)]
-    check(bool(parts), "there is nothing to concatenate")
-    d = dimension(dim, parts[0].rank)
-    rest = parts[0].shape[:d] + parts[0].shape[d + 1 :]
-    for n, x in enumerate(parts):
-        if x.rank != parts[0].rank or x.shape[:d] + x.shape[d + 1 :] != rest:
-            raise OpError(
-                f"input {n} has live shape {describe(x.shape)}: all but dimension {d} must match input 0, "
-                f"{describe(parts[0].shape)}"
-            )
-    total = sum(x.shape[d] for x in parts)
-    out.resize((*parts[0].shape[:d], total, *parts[0].shape[d + 1 :]))
-    dispatches, start = [], 0
-    for x in parts:
-        params = {
-            "quads": quads(out.numel),
-            "inner": numel(x.shape[d + 1 :]),
-            "length": x.shape[d],
-            "total": total,
-            "start": start,
-        }
-        grid = threads(quads(out.numel) if x.numel else 0)
-        dispatches.append(Dispatch("strided_write", {"x": x, "y": out}, params, grid))
-        start += x.shape[d]
-    return dispatches
+@op("aten.tril.default")
+def tril(x: LiveTensor, diagonal: int, out: LiveTensor) -> Dispatch:
+    return _triangle(x, diagonal, out, upper=False)
 
 
-@op("update_cache.default", mutates=["cache"], uniforms=["start_pos"])
-def update_cache(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt, out: Any) -> Dispatch:
-    return cache_update(value, cache, start_pos)
+@op("aten.triu.default")
+def triu(x: LiveTensor, diagonal: int, out: LiveTensor) -> Dispatch:
+    return _triangle(x, diagonal, out, upper=True)
 
 
-def cache_update(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt) -> Dispatch:
-    """cache[:, start_pos : start_pos + S] = value, for [B, S, H, D] into [B, capacity, H, D]."""
-    fits = (
-        value.rank == cache.rank >= 2
-        and value.shape[0] == cache.shape[0]
-        and value.shape[2:] == cache.shape[2:]
-    )
-    check(
-        fits, f"values of shape {describe(value.shape)} do not fit a cache of shape {describe(cache.shape)}"
-    )
-    length, capacity = value.shape[1], cache.shape[1]
-    check(length <= capacity, f"{length} new positions do not fit a cache of {capacity}")
-    start_pos.require(
-        0,
-        capacity - length,
-        f"position {{value}} plus {length} new tokens does not fit the cache of {capacity} positions",
-    )
-    width = numel(value.shape[2:])
-    words = value.shape[0] * length * width
-    params = {"count": words, "row": length * width, "cache_row": capacity * width, "width": width}
-    bindings = {"x": value, "cache": cache, "start_pos": start_pos}
-    return Dispatch("cache_update", bindings, params, threads(words))
+def _triangle(x: LiveTensor, diagonal: int, out: LiveTensor, *, upper: bool) -> Dispatch:
+    check(x.rank >= 2, f"x must have at least 2 dimensions, not shape {describe(x.shape)}")
+    out.resize(x.shape)
+    rows, columns = x.shape[-2:]
+    params = {"quads": quads(x.numel), "rows": rows, "columns": columns, "diagonal": diagonal}
+    return Dispatch("triangle", {"x": x, "y": out}, params, threads(quads(x.numel)), {"UPPER": upper})

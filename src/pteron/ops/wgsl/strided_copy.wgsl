@@ -11,7 +11,7 @@ struct Params {
     strides: array<vec4<i32>, 2>,
 }
 
-fn source(i: u32) -> x_t {
+fn source(i: u32) -> y_t {
     var rest = i;
     var index = p.offset;
     for (var d = p.rank; d > 0u; d--) {
@@ -19,7 +19,7 @@ fn source(i: u32) -> x_t {
         index += i32(rest % size) * p.strides[(d - 1u) >> 2u][(d - 1u) & 3u];
         rest /= size;
     }
-    return x_at(u32(index));
+    return y_t(x_at(u32(index)));
 }
 
 @compute @workgroup_size(WG)

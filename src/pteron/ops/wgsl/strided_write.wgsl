@@ -1,22 +1,23 @@
-// Fill a box of y from x: the elements of y whose index along one dimension lies in [start, start + length).
+// Fill a box of y from x: the elements of y whose index along one dimension is start + k * step, k < length.
 // A word at the box's edge keeps its other elements; one invocation owns each word of y.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;        // [outer, length, inner]
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [outer, total, inner]
 @group(0) @binding(2) var<uniform> p: Params;
 
-struct Params { quads: u32, inner: u32, length: u32, total: u32, start: u32 }
+struct Params { first: u32, quads: u32, inner: u32, length: u32, total: u32, start: u32, step: u32 }
 
 fn place(i: u32, old: y_t) -> y_t {
-    let along = (i / p.inner) % p.total;
-    if (along < p.start || along >= p.start + p.length) { return old; }
+    let along = (i / p.inner) % p.total - p.start;  // before the start this wraps to something huge
+    if (along >= p.length * p.step || along % p.step != 0u) { return old; }
     let outer = i / (p.inner * p.total);
-    return y_t(x_at((outer * p.length + along - p.start) * p.inner + i % p.inner));
+    return y_t(x_at((outer * p.length + along / p.step) * p.inner + i % p.inner));
 }
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = flat_index(id, groups);
-    if (i >= p.quads) { return; }
+    let n = flat_index(id, groups);
+    if (n >= p.quads) { return; }
+    let i = p.first + n;
     let old = y_quad(i);
     y_put(i, y_t4(place(4u * i, old.x), place(4u * i + 1u, old.y), place(4u * i + 2u, old.z), place(4u * i + 3u, old.w)));
 }

@@ -1,0 +1,143 @@
+"""Operators that write a part of a tensor: concatenation, stores into slices, KV caches.
+
+A part may begin inside a word. Kernels are driven by the words of the target, and a word at the
+edge keeps its other elements, so that no two invocations ever write to the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pteron.graph.dispatch import Bound, Dispatch, describe, quads, threads
+from pteron.graph.live import LiveInt, LiveTensor, copy_dispatch
+from pteron.graph.op import OpError, check, op
+from pteron.graph.values import numel
+from pteron.ops.shapes import dimension
+from pteron.ops.views import slice_of
+
+
+def write_box(x: LiveTensor, y: LiveTensor, dim: int, start: int, length: int, step: int = 1) -> Dispatch:
+    """y[.., start : : step, ..] = x for `length` places of one dimension; y keeps the rest."""
+    total, inner = y.shape[dim], numel(y.shape[dim + 1 :])
+    first, last = 0, y.numel
+    if numel(y.shape[:dim]) == 1:  # the box is one stretch of memory
+        first, last = start * inner, min(last, (start + length * step) * inner)
+    count = quads(last) - first // 4 if length and y.numel else 0
+    params = {
+        "first": first // 4,
+        "quads": count,
+        "inner": inner,
+        "length": length,
+        "total": total,
+        "start": start,
+        "step": step,
+    }
+    return Dispatch("strided_write", {"x": x, "y": y}, params, threads(count))
+
+
+@op("aten.cat.default")
+def cat(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Dispatch]:
+    # torch lets an empty rank-1 tensor stand beside tensors of any rank.
+    parts = [x for x in tensors if x.max_shape != (0,)]
+    check(bool(parts), "there is nothing to concatenate")
+    d = dimension(dim, parts[0].rank)
+    rest = parts[0].shape[:d] + parts[0].shape[d + 1 :]
+    for n, x in enumerate(parts):
+        if x.rank != parts[0].rank or x.shape[:d] + x.shape[d + 1 :] != rest:
+            raise OpError(
+                f"input {n} has live shape {describe(x.shape)}: all but dimension {d} must match input 0, "
+                f"{describe(parts[0].shape)}"
+            )
+    total = sum(x.shape[d] for x in parts)
+    out.resize((*parts[0].shape[:d], total, *parts[0].shape[d + 1 :]))
+    dispatches, start = [], 0
+    for x in parts:
+        dispatches.append(write_box(x, out, d, start, x.shape[d]))
+        start += x.shape[d]
+    return dispatches
+
+
+@op("aten.stack.default")
+def stack(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Dispatch]:
+    shape = tensors[0].shape
+    for n, x in enumerate(tensors):
+        check(
+            x.shape == shape,
+            f"input {n} has live shape {describe(x.shape)}, but input 0 has {describe(shape)}",
+        )
+    d = dimension(dim, len(shape) + 1)
+    out.resize((*shape[:d], len(tensors), *shape[d:]))
+    return [write_box(x, out, d, n, 1) for n, x in enumerate(tensors)]
+
+
+@op("aten.slice_scatter.default")
+def slice_scatter(
+    x: LiveTensor,
+    source: LiveTensor,
+    dim: int,
+    start: int | None,
+    end: int | None,
+    step: int,
+    out: LiveTensor,
+) -> list[Dispatch]:
+    d = dimension(dim, x.rank)
+    first, length = slice_of(start, end, step, x.shape[d])
+    wanted = (*x.shape[:d], length, *x.shape[d + 1 :])
+    check(
+        source.shape == wanted, f"source has shape {describe(source.shape)}, but the slice {describe(wanted)}"
+    )
+    out.resize(x.shape)
+    return [copy_dispatch(x, out), write_box(source, out, d, first, length, step)]
+
+
+@op("aten.select_scatter.default")
+def select_scatter(
+    x: LiveTensor, source: LiveTensor, dim: int, index: int, out: LiveTensor
+) -> list[Dispatch]:
+    d = dimension(dim, x.rank)
+    size = x.shape[d]
+    check(-size <= index < size, f"index {index} is out of range for dimension {d} of live size {size}")
+    wanted = x.shape[:d] + x.shape[d + 1 :]
+    check(source.shape == wanted, f"source has shape {describe(source.shape)}, not {describe(wanted)}")
+    out.resize(x.shape)
+    return [copy_dispatch(x, out), write_box(source, out, d, index % size if size else 0, 1)]
+
+
+@op("pteron.write_back", mutates=["target"])
+def write_back(x: LiveTensor, target: LiveTensor, out: None) -> Dispatch:
+    check(
+        x.shape == target.shape, f"a buffer of shape {describe(target.shape)} cannot hold {describe(x.shape)}"
+    )
+    words = quads(x.nbytes)
+    return Dispatch("copy", {"x": x, "y": target}, {"words": words}, threads(words))
+
+
+@op("update_cache.default", mutates=["cache"], uniforms=["start_pos"])
+def update_cache(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt, out: Any) -> Dispatch:
+    return cache_update(value, cache, start_pos)
+
+
+def cache_update(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt) -> Dispatch:
+    """cache[:, start_pos : start_pos + S] = value, for [B, S, H, D] into [B, capacity, H, D]."""
+    fits = (
+        value.rank == cache.rank >= 2
+        and value.shape[0] == cache.shape[0]
+        and value.shape[2:] == cache.shape[2:]
+    )
+    check(
+        fits, f"values of shape {describe(value.shape)} do not fit a cache of shape {describe(cache.shape)}"
+    )
+    length, capacity = value.shape[1], cache.shape[1]
+    check(length <= capacity, f"{length} new positions do not fit a cache of {capacity}")
+    start_pos.require(
+        0,
+        capacity - length,
+        f"position {{value}} plus {length} new tokens does not fit the cache of {capacity} positions",
+    )
+    batch, width = value.shape[0], numel(value.shape[2:])
+    row = length * width
+    touched = quads(row) + 1 if row else 0  # a row that starts inside a quad ends in one more
+    params = {"batch": batch, "quads": touched, "row": row, "cache_row": capacity * width, "width": width}
+    bindings: dict[str, Bound] = {"x": value, "cache": cache, "start_pos": start_pos}
+    return Dispatch("cache_update", bindings, params, threads(batch * touched))
