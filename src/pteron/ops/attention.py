@@ -15,7 +15,7 @@ from pteron.graph.live import LiveInt, LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape
 from pteron.ops.shapes import broadcast_strides
-from pteron.ops.views import cache_update
+from pteron.ops.writes import cache_update
 
 
 @dataclass(frozen=True, slots=True)
