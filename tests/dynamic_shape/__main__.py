@@ -21,8 +21,7 @@ def export(root: Path) -> int:
     return 0
 
 
-def run(root: Path) -> int:
-    device = Device()
+def run(root: Path, device: Device) -> int:
     failed = 0
     for index in sorted(root.glob(f"*/{CALLS}")):
         recording = Recording(index.parent)
@@ -41,7 +40,7 @@ def main() -> int:
     parser.add_argument("command", choices=["export", "run"])
     parser.add_argument("folder", type=Path)
     arguments = parser.parse_args()
-    return export(arguments.folder) if arguments.command == "export" else run(arguments.folder)
+    return export(arguments.folder) if arguments.command == "export" else run(arguments.folder, Device())
 
 
 if __name__ == "__main__":

@@ -194,6 +194,21 @@ class CachedAttention(nn.Module):
         return out.transpose(1, 2)
 
 
+class PositionBySize(CachedAttention):
+    """The position is a size, so it is known already when the program is loaded."""
+
+    def inputs(self, s: int, position: int) -> tuple[Tensor, ...]:
+        return *super().inputs(s, position)[:3], torch.zeros(1, position)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, control: Tensor) -> Tensor:
+        return torch.ops.llama.sdpa_with_kv_cache(
+            q, k, v, self.keys, self.values, control.shape[1], q.shape[1], None, 0.0, True, None
+        )
+
+    def reference(self, q: Tensor, k: Tensor, v: Tensor, control: Tensor) -> Tensor:
+        return super().reference(q, k, v, torch.tensor([control.shape[1]]))
+
+
 class Rope(nn.Module):
     """Interleaved rotary embedding: two outputs."""
 

@@ -39,7 +39,7 @@ class Case:
         return self.name
 
 
-S128, S64, S32, S16 = (Dim("s", 1, n) for n in (128, 64, 32, 16))
+S128, S64, S48, S32, S16 = (Dim("s", 1, n) for n in (128, 64, 48, 32, 16))
 DOWN_AND_UP = (128, 64, 37, 1, 128)
 GROW = (1, 3, 37, 64, 127, 128)
 SMALL = (32, 7, 1, 18, 32)
@@ -88,6 +88,14 @@ CASES = (
         ({1: S64}, {1: S64}, {1: S64}, None),
         (64, 0),
         CONVERSATION,
+        SDPA,
+    ),
+    Case(
+        "position_by_size",
+        "PositionBySize",
+        ({1: S48}, {1: S48}, {1: S48}, {1: S16._replace(name="position")}),
+        (48, 16),
+        ((48, 16), (1, 16), (5, 2), (17, 7), (48, 16)),
         SDPA,
     ),
     Case("rope", "Rope", ({1: S16}, {1: S16}, {0: S16}, {0: S16}), 16, (16, 8, 1, 5, 16), ELEMENTWISE),
