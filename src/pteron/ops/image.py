@@ -12,7 +12,7 @@ from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
 from pteron.ops.conv import Window, lift
 from pteron.ops.elementwise import F32_MAX, I32_MAX, I32_MIN
-from pteron.ops.shapes import MAX_RANK, contiguous, dimension
+from pteron.ops.shapes import MAX_RANK
 from pteron.ops.views import strided
 
 # -- resizing -------------------------------------------------------------------------------------
@@ -237,24 +237,6 @@ def pixel_unshuffle(x: LiveTensor, downscale_factor: int, out: LiveTensor) -> Di
     out.resize((*lead, channels * r * r, tall // r, wide // r))
     planes = numel(x.shape[:-2])
     return strided(x, out, (tall * wide, wide, 1, r * wide, r), viewed=(planes, r, r, tall // r, wide // r))
-
-
-@op("aten.unfold_copy.default")
-def unfold(x: LiveTensor, dim: int, size: int, step: int, out: LiveTensor) -> Dispatch:
-    """Windows of `size` elements along a dimension, `step` apart, as a last dimension."""
-    d = dimension(dim, x.rank)
-    length = x.shape[d] if x.shape else 1
-    check(
-        step > 0 and 0 <= size <= length,
-        f"windows of {size}, {step} apart, do not fit a live size of {length}",
-    )
-    count = (length - size) // step + 1
-    if not x.shape:
-        out.resize((size,))
-        return strided(x, out, (0,))
-    strides = contiguous(x.shape)
-    out.resize((*x.shape[:d], count, *x.shape[d + 1 :], size))
-    return strided(x, out, (*strides[:d], strides[d] * step, *strides[d + 1 :], strides[d]))
 
 
 @op("aten.im2col.default")

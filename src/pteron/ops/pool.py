@@ -175,10 +175,9 @@ def maximum(
     for out in outs:
         out.resize((*x.shape[:-rank], *places))
     params = pool_params(x, outs[0], rank, window)
-    defines = {"ADAPTIVE": False, "FLOAT": x.dtype.is_float}
     kernel = "max_pool" if len(outs) == 1 else "max_pool_indices"
     bindings = {"x": x, **dict(zip(("y", "indices"), outs, strict=False))}
-    return Dispatch(kernel, bindings, params, threads(quads(outs[0].numel)), defines)
+    return Dispatch(kernel, bindings, params, threads(quads(outs[0].numel)), {"ADAPTIVE": False})
 
 
 def _max_pool(rank: int) -> None:
@@ -211,7 +210,7 @@ def _adaptive_max_pool(rank: int) -> None:
     @op(f"aten.adaptive_max_pool{rank}d.default")
     def rule(x: LiveTensor, output_size: Shape, outs: Sequence[LiveTensor]) -> Dispatch:
         bindings: dict[str, Bound] = {"x": x, "y": outs[0], "indices": outs[1]}
-        return adaptive(x, output_size, rank, outs, "max_pool_indices", bindings, {"FLOAT": x.dtype.is_float})
+        return adaptive(x, output_size, rank, outs, "max_pool_indices", bindings, {})
 
 
 for _rank in (1, 2, 3):
