@@ -220,6 +220,37 @@ def test_inspect_refuses_in_words(arguments, code, message):
     assert message in " ".join(pteron_cli("inspect", *arguments, code=code).stderr.replace("│", " ").split())
 
 
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """A program that has its settings as methods, as exporters of language models do it."""
+    import torch
+    from executorch.exir import to_edge_transform_and_lower
+
+    class Rows(torch.nn.Module):
+        def forward(self, x):
+            return x * 2, x.shape[0]
+
+    rows = torch.export.Dim("rows", min=2, max=8)
+    program = torch.export.export(Rows(), (torch.ones(4, 3),), dynamic_shapes=({0: rows},))
+    edge = to_edge_transform_and_lower(
+        program, constant_methods={"get_vocab_size": 32000, "get_eos_ids": [1, 2]}
+    )
+    path = tmp_path_factory.mktemp("settings") / "settings.pte"
+    path.write_bytes(edge.to_executorch().buffer)
+    return path
+
+
+def test_settings_stored_as_methods(settings):
+    text = pteron_cli("inspect", settings).stdout
+    assert "get_vocab_size  32000" in text and "get_eos_ids     1, 2" in text
+    assert [o["mean"] for o in answer("run", settings, "--method", "get_eos_ids")["outputs"]] == [1, 2]
+
+
+def test_outputs_that_are_integers(settings):
+    told = answer("run", settings, "--shape", "5,3", "--ones")
+    assert [(o["shape"], o["mean"]) for o in told["outputs"]] == [([5, 3], 2), ([], 5)]
+
+
 def test_inspect_needs_no_adapter():
     result = in_a_process("-m", "pteron", "inspect", RMS, "--live", "7", **NO_DRIVER)
     assert result.returncode == 0 and "rms_norm" in result.stdout, result.stderr

@@ -61,13 +61,14 @@ def inspect(
     out = console()
     out.print(heading(model.name, f"{nbytes(size_on_disk)}, {plural(len(names), 'method')}"))
     for info in infos:
-        if info.is_constant:
-            out.print(
-                Text.assemble((info.name, "bold"), f"  {', '.join(str(o.value) for o in info.outputs)}")
-            )
-        else:
+        if not info.is_constant:
             for part in _sections(info):
                 out.print(part)
+    settings = [(i.name, ", ".join(str(o.value) for o in i.outputs)) for i in infos if i.is_constant]
+    if settings:
+        out.print()
+        out.print(heading("Methods that only return a constant"))
+        out.print(grid(settings))
 
 
 def _parse_live(texts: list[str]) -> tuple[dict[str, tuple[int, ...] | int], int | None]:
