@@ -88,6 +88,8 @@ class OneNode:
         graph.nodes.append(Node(0, name, spec, bound, reads, spec.outputs(bound), mutated, "by hand"))
         results = [(t, str(x.dtype).removeprefix("torch.")) for t, x in zip(targets, outs, strict=True)]
         graph.outputs = [Port(t.name, t, host, True) for t, host in results]
+        # What a node writes in place comes after its outputs.
+        graph.outputs += [port for port in graph.inputs if port.value in mutated]
         self.method = Method(None, graph, device, Weights(device))  # type: ignore[arg-type]
 
     def __call__(self, args: Sequence[Any]) -> list[np.ndarray[Any, Any]]:

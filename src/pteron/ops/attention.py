@@ -10,12 +10,22 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from pteron.graph.dispatch import Dispatch, describe, threads
+from pteron.graph.dispatch import Bound, Dispatch, describe, threads
 from pteron.graph.live import LiveInt, LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape
+from pteron.ops.elementwise import widened
 from pteron.ops.shapes import broadcast_strides
 from pteron.ops.writes import cache_update
+
+# Quad d of the row of y that starts at element `first`. Only rows of whole quads own their words.
+STORE_QUADS = "fn store(first: u32, d: u32, value: vec4<f32>) { y_put(first / 4u + d, y_t4(value)); }"
+STORE_ELEMENTS = """
+fn store(first: u32, d: u32, value: vec4<f32>) {
+    let left = min(4u, WIDTH - 4u * d);
+    for (var c = 0u; c < left; c++) { y_set(first + 4u * d + c, y_t(value[c])); }
+}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,42 +65,57 @@ def attention(
     context: int | None = None,
     mask: LiveTensor | None = None,
     scale: float | None = None,
-) -> Dispatch:
+) -> list[Dispatch]:
     """softmax(q k^T * scale + mask) v. `context` keys are visible; None: start_pos + S of them."""
     for name, x in (("query", q), ("key", k), ("value", v)):
         check(x.rank == 4, f"{name} must have 4 dimensions, not shape {describe(x.shape)}")
-    Q, K, V = layout(q.shape), layout(k.shape), layout(v.shape)
+    queries, keys = layout(q.shape), layout(k.shape)
     check(
-        Q.batch == K.batch and Q.width == K.width and k.shape == v.shape,
-        f"query {describe(q.shape)}, key {describe(k.shape)} and value {describe(v.shape)} do not fit together",
+        queries.batch == keys.batch and queries.width == keys.width and k.shape == v.shape,
+        f"query {describe(q.shape)}, key {describe(k.shape)} and value {describe(v.shape)} do not fit",
     )
-    check(K.heads > 0 and Q.heads % K.heads == 0, f"{Q.heads} query heads cannot share {K.heads} key heads")
+    width, heads, shared = queries.width, queries.heads, keys.heads
+    check(width == q.max_shape[-1], f"the head size is {q.max_shape[-1]} and cannot vary: got {width}")
+    check(shared > 0 and heads % shared == 0, f"{heads} query heads cannot share {shared} key heads")
+    if mask is not None and mask.shape[-1:] != (1,):
+        seen = mask.shape[-1] if mask.rank else 1
+        if context is None:
+            start_pos.require(
+                0,
+                seen - queries.length,
+                f"position {{value}} lies beyond the {seen} keys that the mask covers",
+            )
+        else:
+            check(seen == context, f"mask {describe(mask.shape)} does not cover {context} keys")
     out.resize(q.shape)
-    rows = Q.batch * Q.heads * Q.length
+    rows = queries.batch * heads * queries.length
     params = {
         "rows": rows,
-        "length": Q.length,
-        "heads": Q.heads,
-        "sharing": Q.heads // K.heads,
+        "length": queries.length,
+        "heads": heads,
+        "sharing": heads // shared,
         "context": context or 0,
-        "scale": scale if scale is not None else 1 / math.sqrt(Q.width),
-        "q_batch": Q.batch_stride,
-        "q_length": Q.length_stride,
-        "q_head": Q.head_stride,
-        "k_batch": K.batch_stride,
-        "k_length": K.length_stride,
-        "k_head": K.head_stride,
-        **_mask_strides(mask, (Q.batch, Q.heads, Q.length), K.length),
+        "scale": scale if scale is not None else 1 / math.sqrt(width),
+        "q_batch": queries.batch_stride,
+        "q_length": queries.length_stride,
+        "q_head": queries.head_stride,
+        "k_batch": keys.batch_stride,
+        "k_length": keys.length_stride,
+        "k_head": keys.head_stride,
+        **_mask_strides(mask, (queries.batch, heads, queries.length), keys.length),
     }
     defines = {
-        "WIDTH": Q.width,
+        "WIDTH": width,
         "CAUSAL": causal,
         "FROM_POSITION": context is None,
         "HAS_MASK": mask is not None,
         "MASK_IS_BOOL": mask is not None and mask.dtype.label == "bool",
     }
-    bindings = {"q": q, "k": k, "v": v, "mask": mask or q, "y": out, "start_pos": start_pos}
-    return Dispatch("attention", bindings, params, threads(rows), defines)
+    whole = width % 4 == 0
+    y, narrowing = (out, []) if whole else widened(out)
+    bindings: dict[str, Bound] = {"q": q, "k": k, "v": v, "mask": mask or q, "y": y, "start_pos": start_pos}
+    code = STORE_QUADS if whole else STORE_ELEMENTS
+    return [Dispatch("attention", bindings, params, threads(rows), defines, code), *narrowing]
 
 
 def _mask_strides(mask: LiveTensor | None, rows: Shape, keys: int) -> dict[str, int]:
@@ -101,7 +126,9 @@ def _mask_strides(mask: LiveTensor | None, rows: Shape, keys: int) -> dict[str, 
     check(mask.rank <= 4, f"mask must have at most 4 dimensions, not shape {describe(mask.shape)}")
     full = (1,) * (4 - mask.rank) + mask.shape
     for have, want in zip(full[:3], rows, strict=True):
-        check(have in (1, want), f"mask {describe(mask.shape)} does not broadcast to {describe((*rows, keys))}")
+        check(
+            have in (1, want), f"mask {describe(mask.shape)} does not broadcast to {describe((*rows, keys))}"
+        )
     return dict(zip(names, broadcast_strides(full, (*rows, max(full[3], keys))), strict=True))
 
 
@@ -129,7 +156,7 @@ def sdpa_with_kv_cache(
     return [
         cache_update(k, key_cache, start_pos),
         cache_update(v, value_cache, start_pos),
-        attention(
+        *attention(
             q,
             key_cache,
             value_cache,
@@ -154,7 +181,7 @@ def custom_sdpa(
     is_causal: bool,
     scale: float | None,
     out: LiveTensor,
-) -> Dispatch:
+) -> list[Dispatch]:
     check(dropout == 0, f"dropout must be 0 when a program runs, not {dropout}")
     length, capacity = q.shape[1], k.shape[1]
     start_pos.require(
@@ -170,7 +197,7 @@ def custom_sdpa(
 @op("et_vk.sdpa.default")
 def sdpa(
     q: LiveTensor, k: LiveTensor, v: LiveTensor, mask: LiveTensor | None, scale: float | None, out: LiveTensor
-) -> Dispatch:
+) -> list[Dispatch]:
     start = LiveInt(0, 0, [])
     context = heads_first(k.shape).length
     return attention(

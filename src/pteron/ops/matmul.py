@@ -25,6 +25,7 @@ from pteron.graph.dtypes import DType
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
+from pteron.ops.shapes import broadcast, broadcast_strides
 
 TILE = 4  # rows and columns that one invocation computes
 
@@ -106,34 +107,68 @@ def check_bias(bias: LiveTensor | None, columns: int) -> None:
 
 @op("aten.mm.default")
 def mm(a: LiveTensor, b: LiveTensor, out: LiveTensor) -> list[Route]:
-    check(
-        a.rank == b.rank == 2,
-        f"both matrices must have 2 dimensions: {describe(a.shape)} @ {describe(b.shape)}",
-    )
-    return _matmul(a, b, out, batch=1)
+    return _matmul(a, b, out, rank=2)
 
 
 @op("aten.bmm.default")
 def bmm(a: LiveTensor, b: LiveTensor, out: LiveTensor) -> list[Route]:
-    check(
-        a.rank == b.rank == 3,
-        f"both operands must have 3 dimensions: {describe(a.shape)} @ {describe(b.shape)}",
-    )
-    check(a.shape[0] == b.shape[0], f"batches differ: {describe(a.shape)} @ {describe(b.shape)}")
-    return _matmul(a, b, out, batch=a.shape[0])
+    return _matmul(a, b, out, rank=3)
 
 
-def _matmul(a: LiveTensor, b: LiveTensor, out: LiveTensor, batch: int) -> list[Route]:
-    rows, depth = a.shape[-2:]
-    columns = b.shape[-1]
-    check(b.shape[-2] == depth, f"inner dimensions differ: {describe(a.shape)} @ {describe(b.shape)}")
+@op("aten.addmm.default")
+def addmm(
+    c: LiveTensor, a: LiveTensor, b: LiveTensor, beta: float, alpha: float, out: LiveTensor
+) -> list[Route]:
+    return _matmul(a, b, out, rank=2, added=(c, beta, alpha))
+
+
+@op("aten.baddbmm.default")
+def baddbmm(
+    c: LiveTensor, a: LiveTensor, b: LiveTensor, beta: float, alpha: float, out: LiveTensor
+) -> list[Route]:
+    return _matmul(a, b, out, rank=3, added=(c, beta, alpha))
+
+
+def _matmul(
+    a: LiveTensor,
+    b: LiveTensor,
+    out: LiveTensor,
+    *,
+    rank: int,
+    added: tuple[LiveTensor, float, float] | None = None,
+) -> list[Route]:
+    """out = a @ b, or alpha * (a @ b) + beta * c where `added` is (c, beta, alpha)."""
+    product = f"{describe(a.shape)} @ {describe(b.shape)}"
+    check(a.rank == b.rank == rank, f"both operands must have {rank} dimensions: {product}")
+    check(a.shape[:-2] == b.shape[:-2], f"batches differ: {product}")
+    check(b.shape[-2] == a.shape[-1], f"inner dimensions differ: {product}")
+    batch, rows, depth, columns = numel(a.shape[:-2]), a.shape[-2], a.shape[-1], b.shape[-1]
     out.resize((*a.shape[:-1], columns))
-    bindings = {"a": a, "b": b, "y": out}
-    params = {"batch": batch, "rows": rows, "columns": columns, "depth": depth}
-    routes = [Route("any", [Dispatch("matmul_any", bindings, params, tiles_1d(batch * rows * columns))])]
-    if all_float32(a, b, out):
+    c, beta, alpha = added or (a, 0.0, 1.0)
+    strides = (0, 0, 0)
+    if added:
+        check(
+            broadcast(c.shape, out.shape) == out.shape,
+            f"{describe(c.shape)} does not broadcast to {describe(out.shape)}",
+        )
+        padded = (1,) * (3 - c.rank) + c.shape
+        strides = broadcast_strides(padded, (batch, rows, columns))  # type: ignore[assignment]
+    bindings = {"a": a, "b": b, "c": c, "y": out}
+    params: dict[str, Number] = {
+        "batch": batch,
+        "rows": rows,
+        "columns": columns,
+        "depth": depth,
+        "alpha": alpha,
+        "beta": beta,
+        **dict(zip(("c_batch", "c_row", "c_column"), strides, strict=True)),
+    }
+    defines: dict[str, Define] = {"HAS_C": added is not None}
+    general = Dispatch("matmul_any", bindings, params, tiles_1d(batch * rows * columns), defines)
+    routes = [Route("any", [general])]
+    if all_float32(a, b, c, out):
         fast = depth % 4 == 0 and columns % 4 == 0
-        dispatch = Dispatch("matmul", bindings, params, tiles(rows, columns, batch))
+        dispatch = Dispatch("matmul", bindings, params, tiles(rows, columns, batch), defines)
         routes.insert(0, Route("vec4", [dispatch], when=fast))
     return routes
 

@@ -59,7 +59,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
         query[d] = q_row(q_first, d) * p.scale;
         sum[d] = vec4<f32>(0.0);
     }
-    var top = -3.0e38;
+    var seen = false;
+    var top = 0.0;
     var total = 0.0;
     for (var t = 0u; t < keys; t++) {
         let first = k_first + t * p.k_length;
@@ -70,8 +71,13 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
             let m = mask_at(mask_first + t * p.mask_key);
             if (MASK_IS_BOOL) { if (m == mask_t(0)) { continue; } } else { score += f32(m); }
         }
-        // A key that is masked out by -inf adds nothing, even while no other key has been seen.
-        if (score < -2.9e38) { continue; }
+        // A key that is masked out by -inf adds nothing, even while no other key has been seen. A row of
+        // nothing else ends as 0 / 0, which is NaN, as it is in torch.
+        if (score < -3.4028234e38) { continue; }
+        if (!seen) {
+            top = score;
+            seen = true;
+        }
         let new_top = max(top, score);
         let fade = exp(top - new_top);
         let weight = exp(score - new_top);
@@ -81,5 +87,3 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     }
     for (var d = 0u; d < QUADS; d++) { store(q_first, d, sum[d] / total); }
 }
-
-//#include row_store

@@ -1,10 +1,23 @@
-// y = a @ b for each of a batch. One invocation computes a 4 x 4 tile; depth and columns are multiples of 4.
+// y = alpha * (a @ b) + beta * c for each of a batch. One invocation computes a 4 x 4 tile; depth and columns
+// are multiples of 4.
 @group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;        // [batch, rows, depth / 4]
 @group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;        // [batch, depth, columns / 4]
-@group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;  // [batch, rows, columns / 4]
-@group(0) @binding(3) var<uniform> p: Params;
+@group(0) @binding(2) var<storage, read> c: array<f32>;              // broadcast to [batch, rows, columns]
+@group(0) @binding(3) var<storage, read_write> y: array<vec4<f32>>;  // [batch, rows, columns / 4]
+@group(0) @binding(4) var<uniform> p: Params;
 
-struct Params { batch: u32, rows: u32, columns: u32, depth: u32 }
+struct Params {
+    batch: u32, rows: u32, columns: u32, depth: u32,
+    alpha: f32, beta: f32, c_batch: u32, c_row: u32, c_column: u32,
+}
+
+fn finished(sum: vec4<f32>, matrix: u32, row: u32, column: u32) -> vec4<f32> {
+    if (!HAS_C) { return sum; }
+    if (p.beta == 0.0) { return p.alpha * sum; }
+    let at = matrix * p.c_batch + row * p.c_row + 4u * column * p.c_column;
+    let added = vec4<f32>(c[at], c[at + p.c_column], c[at + 2u * p.c_column], c[at + 3u * p.c_column]);
+    return p.alpha * sum + p.beta * added;
+}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
@@ -38,8 +51,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
         s3 += a3.x * b0 + a3.y * b1 + a3.z * b2 + a3.w * b3;
     }
     let out = (matrix * p.rows + row) * across + column;
-    y[out] = s0;
-    if (row + 1u < p.rows) { y[out + across] = s1; }
-    if (row + 2u < p.rows) { y[out + 2u * across] = s2; }
-    if (row + 3u < p.rows) { y[out + 3u * across] = s3; }
+    y[out] = finished(s0, matrix, row, column);
+    if (row + 1u < p.rows) { y[out + across] = finished(s1, matrix, row + 1u, column); }
+    if (row + 2u < p.rows) { y[out + 2u * across] = finished(s2, matrix, row + 2u, column); }
+    if (row + 3u < p.rows) { y[out + 3u * across] = finished(s3, matrix, row + 3u, column); }
 }

@@ -1,10 +1,15 @@
-// y = a @ b for each of a batch, any shape and dtype; one invocation computes four neighbouring elements of y.
+// y = alpha * (a @ b) + beta * c for each of a batch, any shape and dtype; one invocation computes four
+// neighbouring elements of y.
 @group(0) @binding(0) var<storage, read> a: array<a_word>;        // [batch, rows, depth]
 @group(0) @binding(1) var<storage, read> b: array<b_word>;        // [batch, depth, columns]
-@group(0) @binding(2) var<storage, read_write> y: array<y_word>;  // [batch, rows, columns]
-@group(0) @binding(3) var<uniform> p: Params;
+@group(0) @binding(2) var<storage, read> c: array<c_word>;        // broadcast to [batch, rows, columns]
+@group(0) @binding(3) var<storage, read_write> y: array<y_word>;  // [batch, rows, columns]
+@group(0) @binding(4) var<uniform> p: Params;
 
-struct Params { batch: u32, rows: u32, columns: u32, depth: u32 }
+struct Params {
+    batch: u32, rows: u32, columns: u32, depth: u32,
+    alpha: f32, beta: f32, c_batch: u32, c_row: u32, c_column: u32,
+}
 
 fn value(i: u32) -> y_t {
     let row = min(i / p.columns, p.batch * p.rows - 1u);
@@ -13,6 +18,10 @@ fn value(i: u32) -> y_t {
     var sum = y_t(0);
     for (var k = 0u; k < p.depth; k++) {
         sum += y_t(a_at(row * p.depth + k)) * y_t(b_at((matrix * p.depth + k) * p.columns + column));
+    }
+    if (HAS_C) {
+        sum *= y_t(p.alpha);
+        if (p.beta != 0.0) { sum += y_t(p.beta) * y_t(c_at(matrix * p.c_batch + (row % p.rows) * p.c_row + column * p.c_column)); }
     }
     return sum;
 }

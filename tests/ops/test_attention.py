@@ -1,0 +1,165 @@
+"""Attention against torch: masks, shared heads, batches, positions, any head size and dtype."""
+
+# ruff: noqa: E731  a table of lambdas reads best here
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from pteron.errors import InputError
+from pteron.gpu.device import Device
+from tests.ops.rules import OneNode, Sym, check_rule, compare
+
+TYPES = [torch.float32, torch.float16]
+
+
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, scale: float | None) -> torch.Tensor:
+    """[B, H, S, D] in double precision; the heads of k and v may be fewer."""
+    share = q.shape[1] // k.shape[1]
+    k, v = (x.repeat_interleave(share, 1).double() for x in (k, v))
+    scores = q.double() @ k.transpose(-2, -1) * (scale or 1 / math.sqrt(q.shape[-1]))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype is torch.bool else scores + mask.double()
+    return (torch.softmax(scores, -1) @ v).to(q.dtype)
+
+
+def values(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape).to(dtype)
+
+
+MASKS = {
+    "none": lambda b, h, s, t: None,
+    "full": lambda b, h, s, t: torch.randn(b, h, s, t),
+    "per batch": lambda b, h, s, t: torch.randn(b, 1, s, t),
+    "shared": lambda b, h, s, t: torch.randn(s, t),
+    "per key": lambda b, h, s, t: torch.randn(1, t),
+    "bool": lambda b, h, s, t: (torch.rand(s, t) < 0.7) | torch.eye(s, t, dtype=torch.bool),
+}
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("width", [8, 6, 5])
+@pytest.mark.parametrize("mask", MASKS)
+def test_sdpa(device: Device, mask: str, width: int, dtype: torch.dtype) -> None:
+    def make(n: int) -> list[Any]:
+        q = values(2, 4, n, width, dtype=dtype)
+        k, v = values(2, 2, n + 2, width, dtype=dtype), values(2, 2, n + 2, width, dtype=dtype)
+        return [q, k, v, MASKS[mask](2, 4, n, n + 2), None]
+
+    check_rule(device, "et_vk.sdpa.default", make, attend, (6, 1, 5, 6, 3), rtol=1e-4, atol=1e-5)
+
+
+def test_sdpa_scale(device: Device) -> None:
+    make = lambda n: [values(1, 2, n, 8), values(1, 2, 5, 8), values(1, 2, 5, 8), None, 0.3]
+    check_rule(device, "et_vk.sdpa.default", make, attend, (6, 2), rtol=1e-4, atol=1e-5)
+
+
+def test_rows_that_see_nothing_are_nan_and_barely_seeing_ones_are_not(device: Device) -> None:
+    def make(n: int) -> list[Any]:
+        mask = torch.zeros(n, n)
+        mask[1] = -math.inf
+        mask[2] = torch.finfo(torch.float32).min
+        return [*(values(1, 2, n, 8) for _ in range(3)), mask, None]
+
+    check_rule(device, "et_vk.sdpa.default", make, attend, (5, 3, 4), rtol=1e-4, atol=1e-5)
+
+
+def reference_with_cache(q: Any, k: Any, v: Any, keys: Any, vals: Any, position: int) -> list[torch.Tensor]:
+    """[B, S, H, D]: the caches with k and v in place, and causal attention over what is filled."""
+    length = q.shape[1]
+    keys, vals = keys.clone(), vals.clone()
+    keys[:, position : position + length] = k.to(keys.dtype)
+    vals[:, position : position + length] = v.to(vals.dtype)
+    seen = position + length
+    mask = torch.arange(seen) <= torch.arange(position, seen)[:, None]
+    first = lambda x: x.transpose(1, 2)
+    y = attend(first(q), first(keys[:, :seen]), first(vals[:, :seen]), mask, None)
+    return [first(y), keys, vals]
+
+
+@pytest.mark.parametrize("cache_dtype", TYPES, ids=str)
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize(("batch", "width"), [(1, 8), (2, 5), (3, 3)])
+def test_sdpa_with_kv_cache(
+    device: Device, batch: int, width: int, dtype: torch.dtype, cache_dtype: torch.dtype
+) -> None:
+    capacity, heads, shared = 11, 4, 2
+
+    def make(length: int, position: int) -> list[Any]:
+        q = values(batch, length, heads, width, dtype=dtype)
+        k, v = (values(batch, length, shared, width, dtype=dtype) for _ in range(2))
+        caches = [values(batch, capacity, shared, width, dtype=cache_dtype) for _ in range(2)]
+        return [q, k, v, *caches, Sym(position), Sym(length), None, 0.0, True, None]
+
+    torch.manual_seed(0)
+    largest = make(capacity, 0)
+    node = OneNode(device, "sdpa_with_kv_cache.default", largest, [largest[0]], False)
+    for length, position in ((11, 0), (1, 0), (1, 10), (4, 3), (3, 8), (2, 5), (11, 0), (1, 7)):
+        args = make(length, position)
+        for got, want in zip(node(args), reference_with_cache(*args[:5], position), strict=True):
+            compare(got, want, f"{length} at {position}", 1e-4, 1e-5)
+    with pytest.raises(InputError, match="position 9 plus 3 new tokens does not fit"):
+        node(make(3, 9))
+    node.close()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8, torch.int32], ids=str)
+@pytest.mark.parametrize("shape", [(1, 2, 4), (1, 1, 3), (3, 1, 1), (2, 3, 1)], ids=str)
+def test_update_cache(device: Device, shape: tuple[int, int, int], dtype: torch.dtype) -> None:
+    """Nothing around the new positions changes, though positions share words with their neighbours."""
+    batch, heads, width = shape
+    capacity = 7
+    make = lambda length: (torch.randn(batch, length, heads, width) * 9).to(dtype)
+    node = OneNode(
+        device, "update_cache.default", [make(capacity), make(capacity), Sym(0)], [torch.zeros(1)], False
+    )
+    for length, position in ((7, 0), (1, 0), (1, 3), (2, 5), (3, 1), (5, 2), (1, 6)):
+        value, cache = make(length), make(capacity)
+        want = cache.clone()
+        want[:, position : position + length] = value
+        compare(node([value, cache, Sym(position)])[1], want, f"{length} at {position}", 0, 0)
+    node.close()
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("masked", [True, False])
+def test_custom_sdpa(device: Device, masked: bool, causal: bool) -> None:
+    capacity, width = 9, 6
+
+    def reference(q: Any, k: Any, v: Any, position: int, mask: Any, *rest: Any) -> torch.Tensor:
+        seen = position + q.shape[1]
+        first = lambda x: x[:, :seen].transpose(1, 2)
+        allowed = torch.zeros(q.shape[1], seen) if mask is None else mask[:, :seen]
+        if causal:
+            hidden = torch.arange(seen) > torch.arange(position, seen)[:, None]
+            allowed = allowed.masked_fill(hidden, -math.inf)
+        return attend(q.transpose(1, 2), first(k), first(v), allowed, None).transpose(1, 2)
+
+    def make(n: int) -> list[Any]:
+        mask = torch.randn(n, capacity) if masked else None
+        cached = [values(2, capacity, 2, width) for _ in range(2)]
+        return [values(2, n, 4, width), *cached, Sym((9 - n) // 2), mask, 0.0, causal, None]
+
+    check_rule(device, "custom_sdpa.default", make, reference, (9, 1, 4, 2, 9), rtol=1e-4, atol=1e-5)
+
+
+def test_positions_beyond_the_mask_are_refused(device: Device) -> None:
+    make = lambda position: [
+        values(1, 1, 2, 4),
+        values(1, 8, 2, 4),
+        values(1, 8, 2, 4),
+        Sym(position),
+        values(1, 5),
+        0.0,
+        False,
+        None,
+    ]
+    node = OneNode(device, "custom_sdpa.default", make(0), [values(1, 1, 2, 4)], False)
+    node(make(4))
+    with pytest.raises(InputError, match="position 5 lies beyond the 5 keys that the mask covers"):
+        node(make(5))
+    node.close()

@@ -1,0 +1,104 @@
+"""Matrix products against torch: every live size of every dimension, every dtype."""
+
+# ruff: noqa: E731  a table of lambdas reads best here
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from pteron.errors import InputError
+from pteron.gpu.device import Device
+from tests.ops.rules import OneNode, check_rule
+
+# Sizes of which some are multiples of four and some are not, so that both kernels take their turn.
+LIVES = (12, 5, 8, 1, 12, 3)
+
+
+def floats(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape)
+
+
+PRODUCTS: dict[str, tuple[str, Callable[..., Any], Callable[[int], list[Any]]]] = {
+    "rows": ("mm.default", torch.mm, lambda n: [floats(n, 8), floats(8, 12)]),
+    "columns": ("mm.default", torch.mm, lambda n: [floats(5, 8), floats(8, n)]),
+    "depth": ("mm.default", torch.mm, lambda n: [floats(5, n), floats(n, 12)]),
+    "all": ("mm.default", torch.mm, lambda n: [floats(n, n), floats(n, n)]),
+    "batch": ("bmm.default", torch.bmm, lambda n: [floats(n, 3, 8), floats(n, 8, 4)]),
+    "batched depth": ("bmm.default", torch.bmm, lambda n: [floats(2, 7, n), floats(2, n, 4)]),
+    "linear rows": (
+        "linear.default",
+        torch.nn.functional.linear,
+        lambda n: [floats(2, n, 8), floats(12, 8), floats(12)],
+    ),
+    "linear ragged": (
+        "linear.default",
+        torch.nn.functional.linear,
+        lambda n: [floats(n, 7), floats(5, 7), None],
+    ),
+    "linear depth": (
+        "linear.default",
+        torch.nn.functional.linear,
+        lambda n: [floats(3, n), floats(8, n), floats(8)],
+    ),
+}
+ADDED: dict[str, tuple[str, Callable[[int], list[Any]]]] = {
+    "a row": ("addmm", lambda n: [floats(8), floats(n, 8), floats(8, 8), 1.0, 1.0]),
+    "a matrix": ("addmm", lambda n: [floats(n, 5), floats(n, 8), floats(8, 5), 0.5, 2.0]),
+    "a column": ("addmm", lambda n: [floats(n, 1), floats(n, 8), floats(8, 12), 2.0, -1.0]),
+    "columns": ("addmm", lambda n: [floats(n), floats(6, 8), floats(8, n), 1.0, 1.0]),
+    "nothing": ("addmm", lambda n: [floats(n, 8) * torch.nan, floats(n, 8), floats(8, 8), 0.0, 1.5]),
+    "a batch": ("baddbmm", lambda n: [floats(2, n, 8), floats(2, n, 4), floats(2, 4, 8), 0.5, 2.0]),
+    "one for all": ("baddbmm", lambda n: [floats(1, 8), floats(n, 3, 4), floats(n, 4, 8), 1.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("case", PRODUCTS)
+def test_products(device: Device, case: str) -> None:
+    name, function, make = PRODUCTS[case]
+    check_rule(device, f"aten.{name}", make, function, LIVES, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", ADDED)
+def test_products_and_sums(device: Device, case: str) -> None:
+    name, make = ADDED[case]
+    function = lambda c, a, b, beta, alpha: getattr(torch, name)(c, a, b, beta=beta, alpha=alpha)
+    check_rule(device, f"aten.{name}.default", make, function, LIVES, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", PRODUCTS)
+def test_half_precision(device: Device, case: str) -> None:
+    name, function, make = PRODUCTS[case]
+    half = lambda n: [None if x is None else x.half() for x in make(n)]
+    check_rule(device, f"aten.{name}", half, function, LIVES, rtol=5e-3, atol=5e-3)
+
+
+def test_half_precision_with_a_sum(device: Device) -> None:
+    function = lambda c, a, b, beta, alpha: torch.addmm(c, a, b, beta=beta, alpha=alpha)
+    make = lambda n: [floats(8).half(), floats(n, 7).half(), floats(7, 8).half(), 1.0, 1.0]
+    check_rule(device, "aten.addmm.default", make, function, LIVES, rtol=5e-3, atol=5e-3)
+
+
+def test_integers_are_exact(device: Device) -> None:
+    whole = lambda *shape: torch.randint(-4000, 4000, shape, dtype=torch.int32)
+    check_rule(
+        device, "aten.mm.default", lambda n: [whole(n, 8), whole(8, n)], torch.mm, LIVES, rtol=0, atol=0
+    )
+
+
+def test_a_product_over_nothing_is_zero(device: Device) -> None:
+    make = lambda n: [floats(3, n), floats(n, 8)]
+    check_rule(device, "aten.mm.default", make, torch.mm, (4, 0, 2, 0), rtol=1e-4, atol=1e-5)
+    check_rule(
+        device, "aten.mm.default", lambda n: [floats(n, 4), floats(4, 8)], torch.mm, (4, 0, 3), rtol=1e-4
+    )
+
+
+def test_sizes_that_do_not_match_are_refused(device: Device) -> None:
+    node = OneNode(device, "aten.mm.default", [floats(4, 8), floats(8, 4)], [floats(4, 4)], False)
+    with pytest.raises(InputError, match=r"inner dimensions differ: \(4, 7\) @ \(8, 4\)"):
+        node([floats(4, 7), floats(8, 4)])
+    node.close()
