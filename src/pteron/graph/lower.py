@@ -17,7 +17,7 @@ from pteron.graph.live import LiveResult
 from pteron.graph.op import OpSpec
 from pteron.graph.plan_values import Place, PlanValues, host_type
 from pteron.graph.problems import unsupported
-from pteron.graph.rewrite import REWRITES, permuted_constant
+from pteron.graph.rewrite import permuted_constant
 from pteron.graph.values import Arg, Element, Graph, Port, SymInt, Tensor, ValueId
 from pteron.pte import schema, vulkan
 from pteron.pte.file import ProgramFile
@@ -231,31 +231,32 @@ class Lowering(PlanValues):
             return
         inputs, outputs = self._split(kernel, call.args)
         args = [self.read(index) for index in inputs]
-        name, spec = outside.operator_name(kernel), outside.find(kernel)
-        if spec is not None:
-            name, args = spec.name, outside.with_options(spec, args)
-            if not self._is_tensor(outputs[0]):
-                self._integer_call(spec, args, outputs[0], where)
-                return
+        spec = outside.find(kernel)
+        if spec is not None and not self._is_tensor(outputs[0]):
+            self._integer_call(spec, args, outputs[0], where)
+            return
         place = self.read_tensor if outside.is_in_place(kernel) else self.write_tensor
         out = tuple(place(index) for index in self._tensors_among(outputs))
-        if spec is None and name not in REWRITES:
+        if spec is None:
             self.problem(kernel, where)
             return
-        self.node(name, [*args, out if spec and spec.parameters[-1] == "outs" else out[0]], where)
+        args = outside.with_options(spec, args)
+        self.node(spec.name, [*args, out if spec.parameters[-1] == "outs" else out[0]], where)
 
     def _split(self, kernel: str, ids: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
         """The arguments that a kernel reads, and the values that it writes."""
-        last = self.plan.values[ids[-1]].val
         if outside.is_in_place(kernel):
             return ids[:-1], ids[:1]
-        if isinstance(last, schema.TensorList):
-            count = len(last.items)
-            listed = tuple(ids[-1 - count : -1]) == tuple(last.items)
-            given_twice = len(ids) > 1 and ids[-2] == ids[-1]
-            return ids[: -1 - count] if listed else ids[: -1 - given_twice], last.items
-        given_twice = len(ids) > 1 and ids[-2] == ids[-1] and isinstance(last, schema.Tensor)
-        return ids[: -1 - given_twice], ids[-1:]
+        # The outputs stand twice: as arguments, one by one or as a list, and as what is returned.
+        returned = self.plan.values[ids[-1]].val
+        outputs = returned.items if isinstance(returned, schema.TensorList) else tuple(ids[-1:])
+        before = tuple(ids[:-1])
+        if outputs and self._is_tensor(outputs[0]):
+            if before[-len(outputs) :] == outputs:
+                return before[: -len(outputs)], outputs
+            if before and self.plan.values[before[-1]].val == schema.TensorList(outputs):
+                return before[:-1], outputs
+        return before, outputs
 
     def _integer_call(self, spec: OpSpec, args: Sequence[Arg], out: int, where: str) -> None:
         """Arithmetic on integers: done at once where they are all known, else by each call's sweep."""

@@ -27,6 +27,9 @@ NO_OPERATION = frozenset(
     }
 )
 
+# Overloads that say no more than what the output is called.
+NAMED_OUTPUT = ("out", "output", "values", "grad_input")
+
 # `op.out` is `op.default` and `op.kind_out` is `op.kind`, with these exceptions of torch's.
 IRREGULAR = {
     "add.out": "Tensor",
@@ -39,10 +42,9 @@ IRREGULAR = {
     "copysign.out": "Tensor",
     "div.out": "Tensor",
     "div.out_mode": "Tensor_mode",
+    "empty.out": "memory_format",
     "frobenius_norm.out": "dim",
-    "kthvalue.values": "default",
     "ldexp.out": "Tensor",
-    "log_sigmoid_forward.output": "default",
     "max.dim_max": "dim",
     "max.out": "other",
     "max.unary_out": "default",
@@ -52,17 +54,14 @@ IRREGULAR = {
     "min.dim_min": "dim",
     "min.out": "other",
     "min.unary_out": "default",
-    "mode.values": "default",
     "mul.out": "Tensor",
     "norm.dtype_out": "ScalarOpt_dim_dtype",
     "norm.out": "ScalarOpt_dim",
     "prod.int_out": "dim_int",
-    "sort.values": "default",
     "sort.values_stable": "stable",
     "std.out": "dim",
     "sub.out": "Tensor",
     "sum.IntList_out": "dim_IntList",
-    "topk.values": "default",
     "var.out": "dim",
     "xlogy.OutTensor": "Tensor",
 }
@@ -91,7 +90,7 @@ def operator_name(kernel: str) -> str:
 
 
 def _regular(overload: str) -> str:
-    return overload.removesuffix("out").removesuffix("_") or "default"
+    return "default" if overload in ("", *NAMED_OUTPUT) else overload.removesuffix("_out")
 
 
 def find(kernel: str) -> OpSpec | None:

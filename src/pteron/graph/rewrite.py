@@ -31,24 +31,13 @@ def permuted_constant(builder: Builder, source: Tensor, dims: Sequence[Arg]) -> 
 
 
 def addmm(builder: Builder, args: Sequence[Arg], origin: str) -> bool:
-    """beta * bias + alpha * (a @ b): a linear layer, or a product and a sum."""
     bias, a, b, beta, alpha, out = args
-    if not (isinstance(bias, Tensor) and isinstance(b, Tensor) and isinstance(out, Tensor)):
-        return False
     weight = _transposed_weight(builder, b)
-    if weight is not None and beta == alpha == 1 and bias.max_shape == weight.max_shape[:1]:
-        builder.node("aten.linear.default", [a, weight, bias, out], origin)
-        return True
-    product = builder.tensor(out.dtype, out.max_shape, f"{out.name}.product")
-    builder.node("aten.mm.default", [a, b, product], origin)
-    if beta == 0:  # whatever the bias holds, be it NaN, does not matter
-        builder.node("aten.mul.Scalar", [product, alpha, out], origin)
-        return True
-    if beta != 1:
-        scaled = builder.tensor(out.dtype, bias.max_shape, f"{bias.name}.scaled")
-        builder.node("aten.mul.Scalar", [bias, beta, scaled], origin)
-        bias = scaled
-    builder.node("aten.add.Tensor", [bias, product, alpha, out], origin)
+    if weight is None or not isinstance(bias, Tensor) or bias.max_shape != weight.max_shape[:1]:
+        return False
+    if beta != 1 or alpha != 1:
+        return False
+    builder.node("aten.linear.default", [a, weight, bias, out], origin)
     return True
 
 
