@@ -76,7 +76,7 @@ def adamw_step(
         "correction1": bias_correction1,
         "correction2": bias_correction2,
     }
-    bindings = {"param": param, "m": m, "v": v, "grad": grad}
+    bindings = {"param": param, "mean": m, "square": v, "grad": grad}
     # The results are the same tensors; a file that gives them ids of their own wants copies.
     copies = [(a, b) for a, b in zip((param, m, v), outs, strict=True) if a.tensor is not b.tensor]
     return [

@@ -1,7 +1,7 @@
-// One AdamW step in place: decayed weights, both moments, and the corrected update.
+// One AdamW step in place: the moving means of the gradient and of its square, then the weights, decayed.
 @group(0) @binding(0) var<storage, read_write> param: array<param_word>;
-@group(0) @binding(1) var<storage, read_write> m: array<m_word>;
-@group(0) @binding(2) var<storage, read_write> v: array<v_word>;
+@group(0) @binding(1) var<storage, read_write> mean: array<mean_word>;
+@group(0) @binding(2) var<storage, read_write> square: array<square_word>;
 @group(0) @binding(3) var<storage, read> grad: array<grad_word>;
 @group(0) @binding(4) var<uniform> p: Params;
 
@@ -23,10 +23,10 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     let i = flat_index(id, groups);
     if (i >= p.quads) { return; }
     let g = vec4<f32>(grad_quad(i));
-    let first = p.beta1 * vec4<f32>(m_quad(i)) + p.rest1 * g;
-    let second = p.beta2 * vec4<f32>(v_quad(i)) + p.rest2 * g * g;
+    let first = p.beta1 * vec4<f32>(mean_quad(i)) + p.rest1 * g;
+    let second = p.beta2 * vec4<f32>(square_quad(i)) + p.rest2 * g * g;
     let step = (first / p.correction1) / (sqrt(second / p.correction2) + p.eps);
-    m_put(i, m_t4(first));
-    v_put(i, v_t4(second));
+    mean_put(i, mean_t4(first));
+    square_put(i, square_t4(second));
     param_put(i, param_t4(p.keep * vec4<f32>(param_quad(i)) - p.lr * step));
 }

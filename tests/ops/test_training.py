@@ -1,0 +1,145 @@
+"""The operators of a training step against torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import executorch.backends.vulkan.custom_ops_lib  # noqa: F401  registers the operators
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from pteron.errors import InputError
+from pteron.gpu.device import Device
+from tests.ops.programs import check_program
+from tests.ops.rules import OneNode, check_rule
+
+et_vk = torch.ops.et_vk
+
+
+def random_bytes(*shape: int) -> Tensor:
+    return torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(1)).to(torch.uint8)
+
+
+# -- the loss ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [1, 5, 32, 131])
+def test_cross_entropy(device: Device, width: int) -> None:
+    def make(n: int) -> list[Any]:
+        labels = torch.randint(0, width, (n,))
+        labels[::3] = -1
+        return [torch.randn(n, width) * 5 + 40, labels, 3.0]
+
+    check_rule(device, "et_vk.fused_ce.default", make, et_vk.fused_ce.default, rtol=1e-4, atol=1e-5)
+
+
+def test_labels_must_fit_the_logits(device: Device) -> None:
+    args = [torch.randn(4, 5), torch.zeros(4, dtype=torch.int64), 1.0]
+    node = OneNode(device, "et_vk.fused_ce.default", args, et_vk.fused_ce(*args), True)
+    with pytest.raises(InputError, match="labels have shape"):
+        node([args[0][:3], args[1], 1.0])
+    node.close()
+
+
+# -- gradients --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows, columns", [(8, 12), (68, 4), (10, 18), (3, 5)])
+def test_gradient_of_a_weight(device: Device, rows: int, columns: int) -> None:
+    make = lambda n: [torch.randn(2, n, rows), torch.randn(2, n, columns)]  # noqa: E731
+    check_rule(device, "et_vk.linear_dW.default", make, et_vk.linear_dW.default, rtol=1e-4, atol=1e-4)
+
+
+def test_gradient_of_a_weight_whose_shape_moves(device: Device) -> None:
+    """From rows of whole vec4s to others and back, each by its own kernel."""
+    make = lambda n: [torch.randn(6, 4 * n), torch.randn(6, n)]  # noqa: E731
+    lives = (8, 7, 4, 1, 8)
+    check_rule(device, "et_vk.linear_dW.default", make, et_vk.linear_dW.default, lives, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("depth, columns, group", [(10, 64, 32), (8, 16, 8), (7, 24, 12), (5, 6, 3)])
+def test_gradient_through_a_4_bit_linear(device: Device, depth: int, columns: int, group: int) -> None:
+    weights, scales = random_bytes(depth, columns // 2), torch.rand(columns // group, depth)
+    make = lambda n: [torch.randn(n, depth), weights, scales, group]  # noqa: E731
+    name, reference = "et_vk.linear_q4gsw_backward.default", et_vk.linear_q4gsw_backward.default
+    check_rule(device, name, make, reference, lives=(9, 1, 4, 9, 6), rtol=1e-4, atol=1e-3)
+
+
+# -- weights ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns, group", [(16, 8), (13, 4), (9, 32), (1, 1)])
+def test_weights_back_to_4_bits(device: Device, columns: int, group: int) -> None:
+    def make(n: int) -> list[Any]:
+        scales = torch.rand(-(-columns // group), n) * 0.3 + 0.05
+        scales[0, 0] = 0.0
+        latent = torch.where(torch.rand(n, columns) < 0.3, 0.5 * scales[:1].T, torch.randn(n, columns))
+        return [latent, scales, group]
+
+    check_rule(device, "et_vk.q4gsw_requant.default", make, et_vk.q4gsw_requant.default)
+
+
+def adamw(step: int, decay: float) -> list[float]:
+    return [1e-2, 0.9, 0.999, 1e-8, decay, 1 - 0.9**step, 1 - 0.999**step]
+
+
+@pytest.mark.parametrize("decay", [0.1, 0.0])
+def test_adamw(device: Device, decay: float) -> None:
+    """Its results and the tensors that it was given are the same, and steps follow each other."""
+    largest = [torch.zeros(9, 5)] * 3
+    node = OneNode(
+        device, "et_vk.adamw_step.default", [*largest, largest[0], *adamw(1, decay)], largest, True
+    )
+    for rows in (9, 3, 1, 7):
+        state = [torch.randn(rows, 5), torch.randn(rows, 5) * 0.1, torch.rand(rows, 5) * 0.01]
+        expected = [x.clone() for x in state]
+        for _ in range(3):
+            grad = torch.randn(rows, 5)
+            results = [torch.from_numpy(x) for x in node([*state, grad])]
+            et_vk.adamw_step(*expected, grad, *adamw(1, decay))
+            torch.testing.assert_close(results, expected * 2, rtol=1e-5, atol=1e-6)
+            state = results[:3]
+    node.close()
+
+
+@pytest.mark.parametrize("step", [1, 10, 1000])
+def test_adamw_corrects_for_its_start(device: Device, step: int) -> None:
+    state, grad = [torch.randn(7), torch.randn(7) * 0.1, torch.rand(7) * 0.01], torch.randn(7)
+    node = OneNode(device, "et_vk.adamw_step.default", [*state, grad, *adamw(step, 0.01)], state, True)
+    results = [torch.from_numpy(x) for x in node([*state, grad])]
+    node.close()
+    et_vk.adamw_step(*state, grad, *adamw(step, 0.01))
+    torch.testing.assert_close(results[:3], state, rtol=1e-5, atol=1e-6)
+
+
+# -- exported programs ------------------------------------------------------------------------------
+
+
+class Step(nn.Module):
+    """Forward through a frozen 4-bit linear, the loss, and the gradient of a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from torchao.quantization.granularity import PerGroup
+        from torchao.quantization.quant_api import IntxWeightOnlyConfig, quantize_
+
+        self.frozen = nn.Linear(32, 24, bias=False)
+        quantize_(self.frozen, IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(16)))
+
+    def forward(self, x: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+        loss, d_logits = et_vk.fused_ce(self.frozen(x), labels, 2.0)
+        return loss, d_logits, et_vk.linear_dW(d_logits, x)
+
+
+def test_a_training_step_exported(device: Device) -> None:
+    n = Dim("n", min=1, max=9)
+
+    def make(n: int) -> tuple[Tensor, ...]:
+        labels = torch.randint(0, 24, (n,))
+        labels[1::3] = -1
+        return torch.randn(n, 32), labels
+
+    lives = [(9,), (2,), (5,), (1,), (9,)]
+    check_program(device, Step(), make, lives, ({0: n}, {0: n}), rtol=1e-3, atol=1e-4)
