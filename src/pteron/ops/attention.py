@@ -1,22 +1,27 @@
 """Attention: with a KV cache, without one, and with a mask. Scores are never stored.
 
-One invocation walks the keys of one query row with a running softmax, so memory does not grow with
-the context, and a position is a uniform that a decode step moves without a new plan.
+Keys are walked with a running softmax, so memory does not grow with the context, and a position is a
+uniform that a decode step moves without a new plan.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pteron.graph.dispatch import Bound, Dispatch, describe, threads
+from pteron.graph.dispatch import SUBGROUP, Bound, Define, Dispatch, Number, Route, describe, fold, threads
 from pteron.graph.live import LiveInt, LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape
 from pteron.ops.elementwise import widened
+from pteron.ops.matmul import all_float32
 from pteron.ops.shapes import broadcast_strides
 from pteron.ops.writes import cache_update
+
+TILE = 16  # queries that a workgroup takes where there are many
+FEW = 8  # below this, lanes are better spent on keys than on queries
 
 # Quad d of the row of y that starts at element `first`. Only rows of whole quads own their words.
 STORE_QUADS = "fn store(first: u32, d: u32, value: vec4<f32>) { y_put(first / 4u + d, y_t4(value)); }"
@@ -65,7 +70,7 @@ def attention(
     context: int | None = None,
     mask: LiveTensor | None = None,
     scale: float | None = None,
-) -> list[Dispatch]:
+) -> list[Route]:
     """softmax(q k^T * scale + mask) v. `context` keys are visible; None: start_pos + S of them."""
     for name, x in (("query", q), ("key", k), ("value", v)):
         check(x.rank == 4, f"{name} must have 4 dimensions, not shape {describe(x.shape)}")
@@ -115,7 +120,30 @@ def attention(
     y, narrowing = (out, []) if whole else widened(out)
     bindings: dict[str, Bound] = {"q": q, "k": k, "v": v, "mask": mask or q, "y": y, "start_pos": start_pos}
     code = STORE_QUADS if whole else STORE_ELEMENTS
-    return [Dispatch("attention", bindings, params, threads(rows), defines, code), *narrowing]
+    general = Route(
+        "any", [Dispatch("attention", bindings, params, threads(rows), defines, code), *narrowing]
+    )
+    if mask is not None or width % 32 or not all_float32(q, k, v, out):
+        return [general]
+    return [*_subgroup_routes(queries, bindings, params, defines), general]
+
+
+def _subgroup_routes(
+    queries: Heads, bindings: Mapping[str, Bound], params: Mapping[str, Number], defines: Mapping[str, Define]
+) -> list[Route]:
+    """Without a mask: lanes share a query's keys where queries are few, a key's row where they are many."""
+    rows = queries.batch * queries.heads * queries.length
+    blocks = queries.batch * queries.heads * -(-queries.length // TILE)
+    bound = {name: bindings[name] for name in ("q", "k", "v", "y", "start_pos")}
+    kept = {name: value for name, value in params.items() if not name.startswith("mask_") and name != "rows"}
+    kept["batch"] = queries.batch
+    text = {name: defines[name] for name in ("WIDTH", "CAUSAL", "FROM_POSITION")}
+    decode = Dispatch("attention_decode", bound, kept, fold(rows), text)
+    tile = Dispatch("attention_tile", bound, kept, fold(blocks), {**text, "LANES": TILE})
+    return [
+        Route("decode", [decode], when=queries.length < FEW, needs=SUBGROUP),
+        Route("tile", [tile], needs=SUBGROUP),
+    ]
 
 
 def _mask_strides(mask: LiveTensor | None, rows: Shape, keys: int) -> dict[str, int]:
@@ -150,24 +178,22 @@ def sdpa_with_kv_cache(
     is_causal: bool,
     scale: float | None,
     out: LiveTensor,
-) -> list[Dispatch]:
+) -> list[Route]:
     check(q.rank == 4 and k.rank == 4 and q.shape[1] == k.shape[1], "query and key must have the same length")
     check(dropout == 0, f"dropout must be 0 when a program runs, not {dropout}")
-    return [
-        cache_update(k, key_cache, start_pos),
-        cache_update(v, value_cache, start_pos),
-        *attention(
-            q,
-            key_cache,
-            value_cache,
-            out,
-            sequence_first,
-            start_pos=start_pos,
-            causal=is_causal or mask is None,
-            mask=mask,
-            scale=scale,
-        ),
-    ]
+    updates = [cache_update(k, key_cache, start_pos), cache_update(v, value_cache, start_pos)]
+    routes = attention(
+        q,
+        key_cache,
+        value_cache,
+        out,
+        sequence_first,
+        start_pos=start_pos,
+        causal=is_causal or mask is None,
+        mask=mask,
+        scale=scale,
+    )
+    return [replace(route, dispatches=[*updates, *route.dispatches]) for route in routes]
 
 
 @op("custom_sdpa.default", uniforms=["start_pos"])
@@ -181,7 +207,7 @@ def custom_sdpa(
     is_causal: bool,
     scale: float | None,
     out: LiveTensor,
-) -> list[Dispatch]:
+) -> list[Route]:
     check(dropout == 0, f"dropout must be 0 when a program runs, not {dropout}")
     length, capacity = q.shape[1], k.shape[1]
     start_pos.require(
@@ -197,7 +223,7 @@ def custom_sdpa(
 @op("et_vk.sdpa.default")
 def sdpa(
     q: LiveTensor, k: LiveTensor, v: LiveTensor, mask: LiveTensor | None, scale: float | None, out: LiveTensor
-) -> list[Dispatch]:
+) -> list[Route]:
     start = LiveInt(0, 0, [])
     context = heads_first(k.shape).length
     return attention(

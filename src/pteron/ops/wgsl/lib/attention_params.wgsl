@@ -1,0 +1,13 @@
+struct Params {
+    batch: u32, length: u32, heads: u32, sharing: u32, context: u32, scale: f32,
+    q_batch: u32, q_length: u32, q_head: u32,
+    k_batch: u32, k_length: u32, k_head: u32,
+}
+
+// How many keys the query at place s of this call sees.
+fn visible_keys(s: u32) -> u32 {
+    var keys = p.context;
+    if (FROM_POSITION) { keys = u32(start_pos.x) + p.length; }
+    if (CAUSAL) { keys = min(keys, u32(start_pos.x) + s + 1u); }
+    return keys;
+}
