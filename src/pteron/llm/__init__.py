@@ -5,6 +5,8 @@ for piece in llm.stream("Once upon a time", max_new_tokens=64, temperature=0.8, 
     print(piece.text, end="", flush=True)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from pteron.llm.chat_template import ChatTemplate
 from pteron.llm.generate import ContextFull, Generation, Piece, Stream
 from pteron.llm.model import LanguageModel, load
@@ -13,6 +15,9 @@ from pteron.llm.sampling import Sampler, Sampling
 from pteron.llm.session import Session
 from pteron.llm.stats import Stats
 from pteron.llm.tokenizer import Detokenizer, Tokenizer
+
+if TYPE_CHECKING:
+    from pteron.llm.gguf import convert
 
 __all__ = [
     "ChatTemplate",
@@ -28,5 +33,17 @@ __all__ = [
     "Stats",
     "Stream",
     "Tokenizer",
+    "convert",
     "load",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`convert` is imported when it is first asked for: it needs packages that running a model does not."""
+    if name == "convert":
+        from pteron.extras import needs
+
+        with needs("llm", "to read a GGUF file"):
+            from pteron.llm.gguf import convert
+        return convert
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

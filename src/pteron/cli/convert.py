@@ -1,0 +1,42 @@
+"""`pteron convert`: a GGUF file becomes a `.pte` program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pteron.cli.terminal import console, nbytes
+
+
+def convert(
+    model: Annotated[Path, typer.Argument(help="A .gguf file of the llama family.")],
+    output: Annotated[Path, typer.Argument(help="The .pte file to write.")],
+    max_seq_len: Annotated[
+        int, typer.Option(min=1, help="The most tokens that the model takes at once.")
+    ] = 128,
+    max_context: Annotated[
+        int, typer.Option(min=1, help="The most tokens that a conversation can have.")
+    ] = 2048,
+) -> None:
+    """Convert a GGUF language model to a .pte program with 4-bit weights."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    from pteron.llm import convert as convert_model
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=1.0)
+        made = convert_model(
+            model,
+            output,
+            max_seq_len=max_seq_len,
+            max_context=max_context,
+            progress=lambda share, what: bar.update(task, completed=share, description=what),
+        )
+    console().print(
+        f"{made.path}: {made.name} ({made.architecture}, {made.parameters / 1e6:.0f} million parameters), "
+        f"{nbytes(made.nbytes)}, {made.max_context} tokens of context"
+    )

@@ -1,0 +1,147 @@
+"""From a GGUF file to a `.pte` program, without torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from pteron.errors import InputError
+from pteron.llm.gguf.calibrate import TEXT, Calibration
+from pteron.llm.gguf.config import Config, read_config
+from pteron.llm.gguf.decoder import Decoder
+from pteron.llm.gguf.layout import check_tensors
+from pteron.llm.gguf.program import Blob, Fact, assemble
+from pteron.llm.gguf.source import GgufFile
+from pteron.llm.gguf.vocabulary import Vocabulary, read_vocabulary
+from pteron.llm.gguf.weights import Weights
+from pteron.pte import write_pte
+
+CALIBRATION_TOKENS = 640
+
+# Called with the share of the work that is done, from 0 to 1, and what is being done.
+Progress = Callable[[float, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What was made."""
+
+    path: Path
+    name: str
+    architecture: str
+    parameters: int
+    max_seq_len: int
+    max_context: int
+    nbytes: int
+
+
+def convert(
+    gguf_path: str | PathLike[str],
+    pte_path: str | PathLike[str],
+    *,
+    max_seq_len: int = 128,
+    max_context: int = 2048,
+    group_size: int = 32,
+    progress: Progress | None = None,
+) -> Conversion:
+    """Convert a llama-family model (llama, mistral, qwen2, qwen3) from GGUF to a `.pte` program.
+
+    max_seq_len: the most tokens that one call takes.
+    max_context: the positions that the KV caches hold; no more than the model was trained for are kept.
+    progress: called with the share that is done and what is being done.
+
+    The file appears whole or not at all. Tokenizer and chat template are inside it.
+    """
+    report = progress or (lambda share, what: None)
+    report(0, "reading")
+    file = GgufFile(Path(gguf_path))
+    config = read_config(file)
+    _check_options(max_seq_len, max_context, group_size)
+    max_context = min(max_context, config.context)
+    max_seq_len = min(max_seq_len, max_context)
+    check_tensors(file, config, group_size)
+    vocabulary = read_vocabulary(file)
+    parameters = sum(file.size(name) for name in file.tensor_names)
+
+    importance = Calibration(config, file, _calibration_tokens(vocabulary, config)).run(
+        lambda layer: report(CALIBRATION_SHARE * (layer + 1) / config.layers, "calibrating")
+    )
+    done = 0
+
+    def on_matrix(size: int) -> None:
+        nonlocal done
+        done += size
+        share = min(done / parameters, 1)
+        report(CALIBRATION_SHARE + (WRITING_AT - CALIBRATION_SHARE) * share, "quantising")
+
+    decoder = Decoder(config, Weights(file, group_size, importance, on_matrix), max_seq_len, max_context)
+    graph = decoder.build()
+    report(WRITING_AT, "writing")
+    facts = _facts(config, vocabulary, max_seq_len, max_context)
+    named = {**decoder.builder.data, **_companions(config, vocabulary, group_size)}
+    write_pte(pte_path, *assemble(graph, facts, named))
+    report(1, "done")
+    nbytes = Path(pte_path).stat().st_size
+    return Conversion(
+        Path(pte_path), config.name, config.architecture, parameters, max_seq_len, max_context, nbytes
+    )
+
+
+CALIBRATION_SHARE, WRITING_AT = 0.3, 0.98
+
+
+def _check_options(max_seq_len: int, max_context: int, group_size: int) -> None:
+    if max_seq_len < 1 or max_context < 1:
+        raise InputError(f"max_seq_len ({max_seq_len}) and max_context ({max_context}) must be positive")
+    if group_size < 8 or group_size % 8:
+        raise InputError(f"group_size must be a multiple of 8, not {group_size}")
+
+
+def _calibration_tokens(vocabulary: Vocabulary, config: Config) -> list[int]:
+    """The text that the model is calibrated with, no longer than what it was trained for."""
+    tokens = vocabulary.tokenizer.encode(TEXT.read_text(encoding="utf-8")).ids
+    return [token for token in tokens if token < config.vocabulary][: min(CALIBRATION_TOKENS, config.context)]
+
+
+def _facts(config: Config, vocabulary: Vocabulary, max_seq_len: int, max_context: int) -> dict[str, Fact]:
+    """The constant methods, under ExecuTorch's names."""
+    facts: dict[str, Fact] = {
+        "get_vocab_size": config.vocabulary,
+        "get_max_seq_len": max_seq_len,
+        "get_max_context_len": max_context,
+        "get_n_layers": config.layers,
+        "use_kv_cache": True,
+        "use_sdpa_with_kv_cache": True,
+        "enable_dynamic_shape": True,
+        "get_eos_ids": vocabulary.eos,
+    }
+    if vocabulary.bos is not None:
+        facts["get_bos_id"] = vocabulary.bos
+    return facts
+
+
+def _companions(config: Config, vocabulary: Vocabulary, group_size: int) -> dict[str, Blob]:
+    """What belongs to the model besides its program, by the names under which `pteron.llm` looks for it."""
+    special = {
+        "bos_token": vocabulary.text(vocabulary.bos),
+        "eos_token": vocabulary.text(next(iter(vocabulary.eos), None)),
+        "pad_token": vocabulary.text(vocabulary.padding),
+    }
+    model = {
+        "name": config.name,
+        "architecture": config.architecture,
+        "quantization": f"4-bit, symmetric, groups of {group_size}; output head 8-bit",
+        "add_bos_token": vocabulary.add_bos,
+        **special,
+    }
+    texts = {
+        "pteron.model.json": json.dumps(model, ensure_ascii=False),
+        "pteron.tokenizer.json": vocabulary.tokenizer.to_str(),
+        "tokenizer_config.json": json.dumps(special, ensure_ascii=False),
+    }
+    if vocabulary.chat_template is not None:
+        texts["pteron.chat_template"] = vocabulary.chat_template
+    return {name: text.encode() for name, text in texts.items()}

@@ -1,0 +1,222 @@
+"""A GGUF file's vocabulary as a Hugging Face tokenizer, and the tokens that have a meaning of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+from pteron.errors import FormatError, UnsupportedError
+from pteron.llm.gguf.source import GgufFile
+
+SPACE = "▁"  # how SentencePiece writes a space
+
+
+class TokenType(IntEnum):
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+# Tokens by which models end a turn. Many files name only one of those that their model really uses.
+ENDINGS = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<end_of_turn>",
+    "</s>",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    tokens: list[str]
+    types: list[int]
+    bos: int | None
+    eos: tuple[int, ...]  # the file's own first
+    padding: int | None
+    add_bos: bool
+    chat_template: str | None
+    tokenizer: Tokenizer
+
+    def text(self, token: int | None) -> str | None:
+        return None if token is None else self.tokens[token]
+
+
+def read_vocabulary(file: GgufFile) -> Vocabulary:
+    kind = file.require("tokenizer.ggml.model", str)
+    if kind not in ("gpt2", "llama"):
+        raise UnsupportedError(
+            f"{file.name}: the tokenizer {kind!r} is not supported; 'gpt2' and 'llama' are"
+        )
+    tokens = file.require("tokenizer.ggml.tokens", list)
+    types = file.get("tokenizer.ggml.token_type", list, [int(TokenType.NORMAL)] * len(tokens))
+    if len(types) != len(tokens) or len(set(tokens)) != len(tokens):
+        raise FormatError(f"{file.name}: {len(tokens)} tokens with {len(types)} types, or some of them twice")
+    pre = file.get("tokenizer.ggml.pre", str, "default")
+    add_bos = file.get("tokenizer.ggml.add_bos_token", bool, kind == "llama" or pre == "llama-bpe")
+    bos = _token(file, "bos", tokens)
+    tokenizer = _byte_level(file, tokens, pre) if kind == "gpt2" else _sentence_piece(file, tokens, types)
+    _add_special_tokens(tokenizer, tokens, types)
+    if add_bos and bos is not None:
+        _begin_with(tokenizer, tokens[bos], bos)
+    return Vocabulary(
+        tokens=tokens,
+        types=types,
+        bos=bos,
+        eos=_endings(file, tokens, types),
+        padding=_token(file, "padding", tokens),
+        add_bos=add_bos and bos is not None,
+        chat_template=file.get("tokenizer.chat_template", str, "") or None,
+        tokenizer=tokenizer,
+    )
+
+
+def _token(file: GgufFile, role: str, tokens: list[str]) -> int | None:
+    token = file.get(f"tokenizer.ggml.{role}_token_id", int, -1)
+    if token >= len(tokens):
+        raise FormatError(f"{file.name}: the {role} token is {token}, but there are {len(tokens)} tokens")
+    return token if token >= 0 else None
+
+
+def _endings(file: GgufFile, tokens: list[str], types: list[int]) -> tuple[int, ...]:
+    stated = [_token(file, role, tokens) for role in ("eos", "eot", "eom")]
+    ids = {tokens[token]: token for token in range(len(tokens)) if types[token] == TokenType.CONTROL}
+    known = [ids[text] for text in ENDINGS if text in ids]
+    return tuple(dict.fromkeys([token for token in stated if token is not None] + known))
+
+
+def _add_special_tokens(tokenizer: Tokenizer, tokens: list[str], types: list[int]) -> None:
+    """Tokens that text never splits: those that control the model, and those the model's makers added."""
+    for kind, special in ((TokenType.CONTROL, True), (TokenType.USER_DEFINED, False)):
+        wanted = [text for text, each in zip(tokens, types, strict=True) if each == kind]
+        added = [AddedToken(text, special=special, normalized=False) for text in wanted]
+        (tokenizer.add_special_tokens if special else tokenizer.add_tokens)(added)
+
+
+def _begin_with(tokenizer: Tokenizer, text: str, token: int) -> None:
+    begin = processors.TemplateProcessing(
+        single=f"{text} $A", pair=f"{text} $A {text} $B", special_tokens=[(text, token)]
+    )
+    earlier = tokenizer.post_processor
+    tokenizer.post_processor = begin if earlier is None else processors.Sequence([earlier, begin])
+
+
+# -- "gpt2": byte-pair merges of bytes, within pieces that a pattern cuts out ------------------------
+
+
+def _byte_level(file: GgufFile, tokens: list[str], pre: str) -> Tokenizer:
+    if pre not in SPLITS:
+        raise UnsupportedError(
+            f"{file.name}: the way to split text {pre!r} is not known; these are: {', '.join(SPLITS)}"
+        )
+    vocabulary = {text: token for token, text in enumerate(tokens)}
+    merges = [_merge(file, line, vocabulary) for line in file.require("tokenizer.ggml.merges", list)]
+    # Tokens of these vocabularies need not be reachable by merges: a piece that is a token is taken whole.
+    model = models.BPE(vocab=vocabulary, merges=merges, ignore_merges=pre in ("llama-bpe", "tekken"))
+    tokenizer = Tokenizer(model)
+    if pre in ("qwen2", "deepseek-r1-qwen"):
+        tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = SPLITS[pre]()
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    return tokenizer
+
+
+def _merge(file: GgufFile, line: str, vocabulary: dict[str, int]) -> tuple[str, str]:
+    left, _, right = line.partition(" ")
+    if left not in vocabulary or right not in vocabulary or left + right not in vocabulary:
+        raise FormatError(f"{file.name}: the merge {line!r} is not of tokens in the vocabulary")
+    return left, right
+
+
+def _gpt2_pieces() -> Any:
+    return pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+
+def _smollm_pieces() -> Any:
+    return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), _gpt2_pieces()])
+
+
+def _pieces(pattern: str) -> Callable[[], Any]:
+    def split() -> Any:
+        return pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(pattern), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+
+    return split
+
+
+_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
+_REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_LLAMA_3 = _pieces(rf"{_CONTRACTIONS}|{_WORDS}|\p{{N}}{{1,3}}|{_REST}")
+_QWEN_2 = _pieces(rf"{_CONTRACTIONS}|{_WORDS}|\p{{N}}|{_REST}")
+_UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
+_TEKKEN = _pieces(
+    rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+|[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]+[{_LOWER}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+# By the name that llama.cpp gives to each way of cutting text into pieces.
+SPLITS: dict[str, Callable[[], Any]] = {
+    "default": _gpt2_pieces,
+    "gpt-2": _gpt2_pieces,
+    "smollm": _smollm_pieces,
+    "llama-bpe": _LLAMA_3,
+    "llama3": _LLAMA_3,
+    "qwen2": _QWEN_2,
+    "deepseek-r1-qwen": _QWEN_2,
+    "tekken": _TEKKEN,
+}
+
+
+# -- "llama": SentencePiece, which merges by score and spells unknown characters in bytes ---------------
+
+
+def _sentence_piece(file: GgufFile, tokens: list[str], types: list[int]) -> Tokenizer:
+    scores = file.require("tokenizer.ggml.scores", list)
+    if len(scores) != len(tokens):
+        raise FormatError(f"{file.name}: {len(tokens)} tokens with {len(scores)} scores")
+    vocabulary = {text: token for token, text in enumerate(tokens)}
+    normal = {text for text, kind in zip(tokens, types, strict=True) if kind == TokenType.NORMAL}
+    unknown = next(
+        (text for text, kind in zip(tokens, types, strict=True) if kind == TokenType.UNKNOWN), None
+    )
+    merges = [
+        (left, right)
+        for _, left, right in sorted(_splits(normal, vocabulary, scores), key=lambda merge: -merge[0])
+    ]
+    model = models.BPE(vocab=vocabulary, merges=merges, byte_fallback=True, fuse_unk=True, unk_token=unknown)
+    tokenizer = Tokenizer(model)
+    prefix = file.get("tokenizer.ggml.add_space_prefix", bool, True)
+    begin = [normalizers.Prepend(SPACE)] if prefix else []
+    tokenizer.normalizer = normalizers.Sequence([*begin, normalizers.Replace(" ", SPACE)])
+    strip = [decoders.Strip(" ", 1, 0)] if prefix else []
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
+    )
+    return tokenizer
+
+
+def _splits(
+    normal: set[str], vocabulary: dict[str, int], scores: list[float]
+) -> Iterator[tuple[float, str, str]]:
+    """Every way in which two tokens make a third, with the third's score."""
+    for text in sorted(normal, key=vocabulary.__getitem__):
+        pairs = [(text[:cut], text[cut:]) for cut in range(1, len(text))]
+        pairs = [pair for pair in pairs if pair[0] in normal and pair[1] in normal]
+        for left, right in sorted(pairs, key=lambda pair: (vocabulary[pair[0]], vocabulary[pair[1]])):
+            yield scores[vocabulary[text]], left, right
