@@ -284,11 +284,7 @@ class Method:
         """The present value of a SymInt, by its name in `inspect`."""
         for value in self.graph.values:
             if value.name == name:
-                if not isinstance(value, SymInt):
-                    raise PteronError(f"{name} is not a SymInt but a tensor: {value!r}")
-                live = self._live.live[value.id]
-                assert not isinstance(live, tuple)
-                return live
+                return self._live.integer(value)
         raise PteronError(f"method '{self.name}' has no value named {name}")
 
     def close(self) -> None:
@@ -324,7 +320,6 @@ class Method:
             root = self._executor.layout.storage[rule.tensor.id]
             if root in inputs:
                 rules.setdefault(root, []).append(rule)
-        self._live.content_rules.clear()
         return rules
 
 

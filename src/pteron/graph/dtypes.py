@@ -30,8 +30,10 @@ class DType(Enum):
     def is_float(self) -> bool:  # type: ignore[valid-type]
         return self in (DType.float32, DType.float16)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return self.label
+
+    __repr__ = __str__
 
 
 # Host element type -> (numpy's name for it, how it is stored on the GPU).

@@ -174,12 +174,14 @@ class LiveGraph:
         self.live: list[Live] = [v.max_shape if isinstance(v, Tensor) else None for v in graph.values]
         self.plans: list[NodePlan | None] = [None] * len(graph.nodes)
         self.routes: list[list[Route]] = []  # per node, every route it may ever take
-        self.content_rules: list[ContentRule] = []
+        self.content_rules: list[ContentRule] = []  # found at load: no rule's range depends on a live shape
         self.visits = 0  # rules evaluated since load, for those who want to see how little a step costs
         self._memo: list[dict[tuple[Live, ...], NodePlan]] = [{} for _ in graph.nodes]
         self._keys = [_planning_values(node) for node in graph.nodes]
         self._consumers = _consumers(graph)
+        self._building = True
         self._build()
+        self._building = False
 
     # -- load: the first resize ---------------------------------------------------------------
 
@@ -219,6 +221,14 @@ class LiveGraph:
             except (OpError, ZeroDivisionError, IndexError) as reason:
                 error = reason
         raise OpError(f"cannot be planned before a call gives its integers: {error}")
+
+    def integer(self, value: Value) -> int | float | None:
+        """The present value of a SymInt; None if no call has told it yet."""
+        if not isinstance(value, SymInt):
+            raise PteronError(f"{value!r} is not a SymInt")
+        live = self.live[value.id]
+        assert not isinstance(live, tuple)
+        return live
 
     def scratch(self) -> list[tuple[int, str, int]]:
         """The temporary memory of all routes, as (node, name, bytes)."""
@@ -262,14 +272,14 @@ class LiveGraph:
         """
         roots = self.graph.input_ids | {e.symint.id for e in self.graph.elements}
         unknown: dict[ValueId, Live] = {i: 0 for i in roots if self.live[i] is None}
-        before = self.live.copy(), self.plans.copy(), self.content_rules.copy()
+        before = self.live.copy(), self.plans.copy()
         try:
             self.resize({**unknown, **changes})
             return self.live.copy()
         except InputError:
             return None
         finally:
-            self.live[:], self.plans[:], self.content_rules[:] = before
+            self.live[:], self.plans[:] = before
 
     def _set(self, value: ValueId, new: Live, undo: list[Any], pending: list[int], change: Change) -> None:
         old = self.live[value]
@@ -321,13 +331,14 @@ class LiveGraph:
         """Evaluate a node's rule. With a `seed`, unknown SymInts take its value and outputs stay at max."""
         self.visits += 1
         guards: list[Guard] = []
+        rules = self.content_rules if self._building else []
         outputs: dict[ValueId, LiveTensor | LiveResult] = {}
 
         def view(arg: Arg, uniform: bool = False, output: bool = False) -> Any:
             if isinstance(arg, Tensor):
                 shape = self.live[arg.id]
                 assert isinstance(shape, tuple)
-                live = LiveTensor(arg, shape, self.content_rules, pinned=seed is not None)
+                live = LiveTensor(arg, shape, rules, pinned=seed is not None)
                 if output:
                     outputs[arg.id] = live
                 return live
@@ -416,13 +427,6 @@ def _consumers(graph: Graph) -> list[tuple[int, ...]]:
         for value in (*node.reads, *([node.when] if node.when else ())):
             consumers[value.id].append(node.index)
     return [tuple(dict.fromkeys(nodes)) for nodes in consumers]
-
-
-def require_symint(value: Value | object, what: str) -> SymInt:
-    """Say by name when something that is not a SymInt is read as one."""
-    if isinstance(value, SymInt):
-        return value
-    raise PteronError(f"{what} is not a SymInt but {value!r}")
 
 
 LiveRule: TypeAlias = Callable[..., Planned]

@@ -1,0 +1,75 @@
+"""The `.wgsl` files themselves: what can be known of a kernel without compiling it."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+import pteron.ops
+from pteron.graph.dispatch import MAX_GROUPS_PER_DIMENSION, fold, threads
+from pteron.graph.dtypes import DType
+from pteron.ops import kernel as kernels
+
+WGSL = Path(pteron.ops.__file__).parent / "wgsl"
+NAMES = sorted(path.stem for path in WGSL.glob("*.wgsl"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kernel_keeps_to_the_portable_floor(name: str) -> None:
+    kernel = kernels.load(name)
+    storage = [b for b in kernel.bindings if b.kind != "uniform"]
+    assert len(storage) <= 8
+    assert [b.index for b in kernel.bindings] == list(range(len(kernel.bindings)))
+    assert "enable" not in re.sub(r"//.*", "", kernel.text), "features are the host's to enable"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_binding_says_its_shape(name: str) -> None:
+    for line in kernels.load(name).text.splitlines():
+        if "var<storage" in line:
+            assert "//" in line or "array<" in line
+
+
+def test_params_are_packed_by_name_where_wgsl_puts_them() -> None:
+    kernel = kernels.load("binary")
+    values = {field.name: 0 for field in kernel.fields} | {"quads": 7, "sizes": (3, 5), "b_strides": (1, 0)}
+    packed = kernel.pack(values)
+    at = {field.name: field.offset for field in kernel.fields}
+    assert at["sizes"] % 16 == at["a_strides"] % 16 == at["b_strides"] % 16 == 0
+    assert struct.unpack_from("<I", packed, at["quads"]) == (7,)
+    assert struct.unpack_from("<8I", packed, at["sizes"]) == (3, 5, 0, 0, 0, 0, 0, 0)
+    assert len(packed) == kernel.params_nbytes
+
+
+def test_a_parameter_too_many_or_too_few_is_an_error() -> None:
+    kernel = kernels.load("copy")
+    with pytest.raises(KeyError, match=r"kernel copy: Params are \['words'\], the rule gave \['wrods'\]"):
+        kernel.pack({"wrods": 1})
+    with pytest.raises(ValueError, match="parameter words = -1"):
+        kernel.pack({"words": -1})
+
+
+def test_a_literal_binding_fits_its_dtype_alone() -> None:
+    kernel = kernels.load("linear")
+    assert kernel.binding("x").accepts(DType.float32)
+    assert not kernel.binding("x").accepts(DType.int32)
+    assert kernels.load("unary").binding("x").accepts(DType.bool)
+
+
+@pytest.mark.parametrize("groups", [0, 1, 65535, 65536, 65537, 10**6, 4 * 10**9])
+def test_long_grids_are_folded(groups: int) -> None:
+    x, y, z = fold(groups)
+    assert x <= MAX_GROUPS_PER_DIMENSION
+    assert y <= MAX_GROUPS_PER_DIMENSION
+    assert z == 1
+    assert x * y >= groups
+    assert x * y - groups < max(x, 1), "at most one row is partly idle"
+
+
+def test_threads_round_up() -> None:
+    assert threads(0) == (0, 1, 1)
+    assert threads(1) == (1, 1, 1)
+    assert threads(65) == (2, 1, 1)
