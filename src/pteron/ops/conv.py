@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pteron.graph.dispatch import Bound, Dispatch, Number, describe, quads, settle, threads
+from pteron.graph.dispatch import WORKGROUP, Bound, Dispatch, Number, describe, fold, quads, threads
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
@@ -157,7 +157,9 @@ def conv_with_clamp(
     bindings: dict[str, Bound] = {"x": x, "weight": weight, "bias": bias or weight, "y": out}
     if not all_float32(x, weight, bias, out):
         return Dispatch("conv_any", bindings, params, threads(quads(out.numel)), defines)
-    # By the largest shape, which never changes: either kernel is right for any number of channels.
-    tile = 4 if (weight.max_shape[1] if transposed else weight.max_shape[0] // groups) >= 4 else 1
-    tiles = -(-(outs // groups) // tile) * groups * numel(batch) * quads(numel(places))
-    return Dispatch("conv", bindings, params, threads(tiles), {**defines, "CHANNELS": tile})
+    # By the largest shape, which never changes: every tile is right for any number of channels.
+    most = weight.max_shape[1] if transposed else weight.max_shape[0] // groups
+    tile = 8 if most > 4 else 4 if most > 1 else 1
+    tiles = -(-(outs // groups) // tile) * groups * numel(batch)
+    blocks = -(-quads(numel(places)) // WORKGROUP)
+    return Dispatch("conv", bindings, params, fold(tiles * blocks), {**defines, "CHANNELS": tile})

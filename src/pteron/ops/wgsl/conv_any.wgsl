@@ -24,7 +24,7 @@ fn value(i: u32) -> y_t {
                 let w = tap(z, c, 2u).x;
                 if (min(d, min(h, w)) < 0) { continue; }
                 let source = first * step + (u32(d) * p.input.y + u32(h)) * p.input.z + u32(w);
-                let by = first_weight(channel) + (a * p.kernel.y + b) * p.kernel.z + c;
+                let by = first_weights(vec4<u32>(channel)).x + (a * p.kernel.y + b) * p.kernel.z + c;
                 for (var k = 0u; k < ins; k++) {
                     sum += y_t(x_at(source + k * step)) * y_t(weight_at(by + k * weight_step()));
                 }

@@ -32,8 +32,8 @@ fn tap(at: vec4<u32>, k: u32, d: u32) -> vec4<i32> {
     return select(vec4<i32>(-1), index, (index >= vec4<i32>(0)) & (index < size));
 }
 
-// The weight of an output channel's first tap on the first input channel of its group.
-fn first_weight(channel: u32) -> u32 {
+// The weights of output channels' first taps on the first input channel of their group.
+fn first_weights(channel: vec4<u32>) -> vec4<u32> {
     let ins = p.in_channels / p.groups;
     let outs = p.out_channels / p.groups;
     if (TRANSPOSED) { return (channel / outs * ins * outs + channel % outs) * volume(p.kernel); }
