@@ -18,7 +18,9 @@ MAX_LENGTH, CONTEXT = 16, 96
 WORDS = ["he", "llo", " world", " the", "ing", "🙂"]
 SPECIALS = ["<|end|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (
-    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
+    "{% for m in messages %}"
+    "{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 GREEDY_PROMPTS = ("hello world", "a", "the quick brown fox jumps over the lazy dog")

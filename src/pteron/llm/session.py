@@ -95,6 +95,10 @@ class SessionPool:
         self._idle: list[Session] = []
         self._lock = threading.Lock()
 
+    def __len__(self) -> int:
+        """How many are idle."""
+        return len(self._idle)
+
     @contextmanager
     def borrow(self, prompt: Sequence[int]) -> Iterator[Session]:
         session = self._take(prompt)

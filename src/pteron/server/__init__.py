@@ -8,7 +8,7 @@ with needs("server", "to serve a model"):
     import starlette  # noqa: F401
     import uvicorn  # noqa: F401
 
-from pteron.server.app import create_app, serve
+from pteron.server.app import LOOPBACK, create_app, serve
 from pteron.server.scheduler import QueueFull, Scheduler
 
-__all__ = ["QueueFull", "Scheduler", "create_app", "serve"]
+__all__ = ["LOOPBACK", "QueueFull", "Scheduler", "create_app", "serve"]

@@ -59,7 +59,7 @@ def create_app(
 
 def serve(llm: LanguageModel, *, host: str = "127.0.0.1", port: int = 8080, **options: Any) -> None:
     """Serve a model until the process is interrupted. The options are those of `create_app`."""
-    # A web page can have its browser call a local server by the page's own name, so only local ones are answered.
+    # A web page can have its browser call a local server by its own name: only local names are answered.
     options.setdefault("hosts", LOOPBACK if host in LOOPBACK else None)
     uvicorn.run(
         create_app(llm, **options), host=host, port=port, log_level="info", timeout_graceful_shutdown=2

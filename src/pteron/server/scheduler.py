@@ -29,7 +29,7 @@ class Job:
 
 
 class Scheduler:
-    """At most `sessions` answers at a time, and `queue` more that wait. A long prompt never stops the rest."""
+    """At most `sessions` answers at a time, and `queue` more that wait. No long prompt stops the rest."""
 
     def __init__(self, sessions: int = 4, queue: int = 16) -> None:
         self.sessions = sessions

@@ -1,0 +1,197 @@
+"""What the commands for language models share: their options, progress bars, and Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+if TYPE_CHECKING:
+    from pteron.llm import LanguageModel, Options, Piece, Stream
+
+# llama-cli's letters where the meaning is the same.
+Model: TypeAlias = Annotated[Path, typer.Argument(help="A language model: a .pte file.")]
+Tokens: TypeAlias = Annotated[
+    int, typer.Option("-n", "--predict", "--n-predict", help="Tokens to generate at most; -1: no limit.")
+]
+Context: TypeAlias = Annotated[
+    int, typer.Option("-c", "--ctx-size", min=0, help="Tokens of context to use; 0: all the model has.")
+]
+Seed: TypeAlias = Annotated[int, typer.Option("-s", "--seed", help="The same seed, the same text; -1: any.")]
+Temperature: TypeAlias = Annotated[
+    float, typer.Option("--temp", "--temperature", min=0, help="0 takes the most probable token.")
+]
+TopK: TypeAlias = Annotated[
+    int, typer.Option("--top-k", min=0, help="Keep the k most probable tokens; 0: all.")
+]
+TopP: TypeAlias = Annotated[
+    float, typer.Option("--top-p", help="Keep the most probable tokens up to this sum; 1: all.")
+]
+MinP: TypeAlias = Annotated[
+    float, typer.Option("--min-p", help="Keep tokens this probable, next to the best; 0: all.")
+]
+RepeatPenalty: TypeAlias = Annotated[
+    float, typer.Option("--repeat-penalty", help="Above 1: fewer repetitions.")
+]
+Stop: TypeAlias = Annotated[
+    list[str] | None, typer.Option("-r", "--reverse-prompt", help="Stop before this text. Repeatable.")
+]
+IgnoreEnd: TypeAlias = Annotated[bool, typer.Option("--ignore-eos", help="Go on after the model's own end.")]
+DeviceName: TypeAlias = Annotated[
+    str | None, typer.Option("-d", "-dev", "--device", help="An adapter's index, or part of its name.")
+]
+TokenizerPath: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--tokenizer", help="A tokenizer.json, if the model has none inside or beside it."),
+]
+DataPaths: TypeAlias = Annotated[
+    list[Path] | None, typer.Option("--data", help="A .ptd file that holds weights. Repeatable.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a model and its parts are."""
+
+    model: Path
+    tokenizer: Path | None
+    data: list[Path] | None
+    device: str | None
+    context: int = 0
+
+
+def progress_console() -> Console:
+    """Progress goes to stderr, so that stdout is the answer alone."""
+    return Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[LanguageModel]:
+    """Load a model behind a progress bar."""
+    import pteron.llm
+    from pteron.gpu.device import Device
+
+    device = Device(source.device)
+    try:
+        with loading_bar(source.model, device):
+            llm = pteron.llm.load(
+                source.model,
+                tokenizer=source.tokenizer,
+                data_path=source.data,
+                context_length=source.context or None,
+                device=device,
+            )
+        with llm:
+            yield llm
+    finally:
+        device.close()
+
+
+@contextmanager
+def loading_bar(model: Path, device: Any) -> Iterator[None]:
+    """How much has reached the GPU, as the device itself counts it, while the block runs."""
+    console = progress_console()
+    columns = (TextColumn("loading {task.description}"), BarColumn(), DownloadColumn(binary_units=True))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(model.name, total=model.stat().st_size)
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(0.1):
+                progress.update(task, completed=device.allocated_nbytes)
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+
+
+class PromptBar:
+    """How much of the prompt has been read; gone when the answer begins."""
+
+    def __init__(self) -> None:
+        console = progress_console()
+        columns = (SpinnerColumn(), TextColumn("reading the prompt"), BarColumn(), MofNCompleteColumn())
+        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._progress.add_task("prompt", total=None)
+
+    def __call__(self, done: int, total: int) -> None:
+        self._progress.update(self._task, completed=done, total=total)
+
+    def __enter__(self) -> PromptBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+
+@contextmanager
+def cancelled_by_interrupt(stream: Stream) -> Iterator[None]:
+    """Ctrl-C cancels the stream instead of the program, between two steps and never inside one."""
+    before = signal.signal(signal.SIGINT, lambda *_: stream.cancel())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def show(stream: Stream, bar: PromptBar, beginning: str = "") -> tuple[str, Piece]:
+    """Print an answer as it comes; the whole of it, and its last piece."""
+    texts = []
+    with cancelled_by_interrupt(stream), stream:
+        with bar:
+            piece = next(stream)
+        write(beginning)
+        while True:
+            write(piece.text)
+            texts.append(piece.text)
+            if piece.finish_reason:
+                write("\n")
+                return "".join(texts), piece
+            piece = next(stream)
+
+
+def write(text: str) -> None:
+    """Text as it is, but on a terminal without the control characters that could take it over."""
+    if sys.stdout.isatty():
+        text = "".join(c for c in text if c.isprintable() or c in "\n\t" or ord(c) > 0x9F)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def options(
+    tokens: int,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    min_p: float,
+    repeat_penalty: float,
+    seed: int,
+    stop: list[str] | None,
+    ignore_end: bool,
+) -> Options:
+    """What was typed, in the library's words."""
+    return {
+        "max_new_tokens": None if tokens < 0 else tokens,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "repetition_penalty": repeat_penalty,
+        "seed": None if seed < 0 else seed,
+        "stop": stop or [],
+        "eos_token_id": [] if ignore_end else None,
+    }

@@ -1,0 +1,49 @@
+"""`pteron serve`: a language model behind OpenAI's interface."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from pteron.cli import language
+from pteron.cli.language import Source, opened, progress_console
+
+
+def serve(
+    model: language.Model,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to listen on.")] = 8080,
+    sessions: Annotated[
+        int, typer.Option("-np", "--parallel", min=1, help="Answers at the same time, each with a KV cache.")
+    ] = 4,
+    queue: Annotated[int, typer.Option("--queue", min=0, help="Requests that may wait; more get 429.")] = 16,
+    name: Annotated[
+        str | None, typer.Option("-a", "--alias", help="The model's name; the file's when left out.")
+    ] = None,
+    api_key: Annotated[
+        str | None, typer.Option("--api-key", envvar="PTERON_API_KEY", help="What clients must send.")
+    ] = None,
+    context: language.Context = 0,
+    tokenizer: language.TokenizerPath = None,
+    data: language.DataPaths = None,
+    device: language.DeviceName = None,
+) -> None:
+    """Serve a language model to OpenAI clients."""
+    from pteron import server  # says so at once if the extra is missing
+
+    with opened(Source(model, tokenizer, data, device, context)) as llm:
+        say = progress_console()
+        say.print(Text(f"{model.name} on {llm.program.device.adapter.name}: http://{host}:{port}/v1"))
+        if host not in server.LOOPBACK and api_key is None:
+            say.print(Text("anyone who reaches this address may use the model: consider --api-key", "yellow"))
+        server.serve(
+            llm,
+            host=host,
+            port=port,
+            name=name or model.stem,
+            sessions=sessions,
+            queue=queue,
+            api_key=api_key,
+        )

@@ -1,0 +1,317 @@
+"""Tokens equal to torch's, text that is never broken, and endings that are always said."""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pteron.llm
+from pteron.errors import InputError
+from pteron.gpu.device import Device
+from pteron.llm import ContextFull, Detokenizer, LanguageModel, Tokenizer
+from pteron.llm.tokenizer import StopStrings
+from tests.llm.reciter import reciter
+from tests.llm.tiny_llama import CONTEXT, GREEDY_PROMPTS, GREEDY_TOKENS, MAX_LENGTH, tokenizer_json
+
+LONG = "the quick brown fox jumps over the lazy dog, "  # more than one chunk
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer(tokenizer_json())
+
+
+# -- tokens -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prompt", GREEDY_PROMPTS)
+def test_greedy_tokens_are_torchs(llm: LanguageModel, model_folder: Path, prompt: str) -> None:
+    want = json.loads((model_folder / "greedy.json").read_text())[prompt]
+    got = llm.generate(prompt, max_new_tokens=GREEDY_TOKENS, eos_token_id=[])
+    assert got.tokens == want
+    assert got.finish_reason == "length"
+
+
+@pytest.mark.parametrize("chunk", [1, 5, MAX_LENGTH, 1000])
+def test_prompts_in_chunks_give_the_same_answer(llm: LanguageModel, chunk: int) -> None:
+    want = llm.session().generate(LONG, max_new_tokens=8, eos_token_id=[])
+    got = llm.session().generate(LONG, max_new_tokens=8, eos_token_id=[], prefill_chunk=chunk)
+    assert len(llm.encode(LONG)) > MAX_LENGTH
+    assert got.tokens == want.tokens
+
+
+def test_progress_of_the_prompt_is_told(llm: LanguageModel) -> None:
+    seen: list[tuple[int, int]] = []
+    llm.session().generate(LONG, max_new_tokens=1, on_prefill=lambda done, all_: seen.append((done, all_)))
+    count = len(llm.encode(LONG))
+    assert [done for done, _ in seen] == [*range(MAX_LENGTH, count, MAX_LENGTH), count]
+    assert {all_ for _, all_ in seen} == {count}
+
+
+def test_seeds_reproduce_a_text(llm: LanguageModel) -> None:
+    def text(seed: int) -> str:
+        return llm.generate("hello", temperature=1.0, top_p=0.9, seed=seed, max_new_tokens=20).text
+
+    assert text(5) == text(5)
+    assert text(5) != text(6)
+
+
+def test_nothing_is_allocated_or_compiled_after_the_first_answer(llm: LanguageModel) -> None:
+    llm.generate("hello", max_new_tokens=2)
+    device = llm.program.device
+    before = device.allocations, device.compilations
+    llm.generate(LONG, max_new_tokens=5)
+    assert (device.allocations, device.compilations) == before
+
+
+# -- endings ------------------------------------------------------------------------------------
+
+
+def test_the_end_of_the_context_is_an_ending(llm: LanguageModel) -> None:
+    answer = llm.generate("hello", eos_token_id=[])
+    assert answer.finish_reason == "length"
+    assert len(llm.encode("hello")) + len(answer.tokens) == CONTEXT + 1  # the last token is never run
+
+
+def test_a_prompt_may_fill_the_context(llm: LanguageModel) -> None:
+    answer = llm.generate([5] * CONTEXT, eos_token_id=[])
+    assert (len(answer.tokens), answer.finish_reason) == (1, "length")
+
+
+def test_a_prompt_beyond_the_context_is_refused_before_anything_runs(llm: LanguageModel) -> None:
+    with pytest.raises(ContextFull, match=f"{CONTEXT + 1} tokens.*holds {CONTEXT}"):
+        llm.stream([5] * (CONTEXT + 1))
+
+
+def test_end_tokens_end_and_do_not_show(llm: LanguageModel) -> None:
+    free = llm.generate("hello", max_new_tokens=6, eos_token_id=[])
+    ended = llm.generate("hello", max_new_tokens=6, eos_token_id=free.tokens[3])
+    assert ended.finish_reason == "stop"
+    assert ended.tokens == free.tokens[: free.tokens.index(free.tokens[3]) + 1]
+    assert ended.text == llm.tokenizer.decode(ended.tokens[:-1])
+
+
+def test_the_last_piece_has_the_reason_and_the_statistics(llm: LanguageModel) -> None:
+    *pieces, last = llm.session().stream(LONG, max_new_tokens=4, eos_token_id=[])
+    assert all(piece.finish_reason is None and piece.stats is None for piece in pieces)
+    assert last.finish_reason == "length"
+    assert last.stats is not None
+    assert (last.stats.prompt_tokens, last.stats.generated_tokens) == (len(llm.encode(LONG)), 4)
+    assert last.stats.prompt_tokens_per_second > 0
+    assert last.stats.generation_tokens_per_second > 0
+    assert 0 < last.stats.time_to_first_token < 60
+    assert last.stats.gpu_nbytes > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"max_new_tokens": 0}, "max_new_tokens"), ({"stop": ["x", ""]}, "empty"), ({"stop": ""}, "empty")],
+)
+def test_senseless_options_are_refused(llm: LanguageModel, options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        llm.stream("hello", **options)  # type: ignore[arg-type]
+
+
+def test_unknown_options_and_bad_prompts_are_refused(llm: LanguageModel) -> None:
+    with pytest.raises(TypeError, match=r"tempreature.*temperature"):
+        llm.stream("hello", tempreature=1)  # type: ignore[call-arg]
+    with pytest.raises(InputError, match="empty"):
+        llm.stream("")
+    with pytest.raises(InputError, match="token 1 is 100000"):
+        llm.stream([1, 100000])
+
+
+# -- cancellation -------------------------------------------------------------------------------
+
+
+def test_cancelled_in_the_prompt(llm: LanguageModel) -> None:
+    session = llm.session()
+    stream = session.stream(LONG, max_new_tokens=4, on_prefill=lambda done, total: stream.cancel())
+    (piece,) = list(stream)
+    assert (piece.finish_reason, piece.token, piece.text) == ("cancelled", None, "")
+    assert len(session.tokens) == MAX_LENGTH
+    assert (
+        session.generate(LONG, max_new_tokens=4).tokens
+        == llm.session().generate(LONG, max_new_tokens=4).tokens
+    )
+
+
+def test_cancelled_in_the_answer(llm: LanguageModel) -> None:
+    want = llm.session().generate("hello", max_new_tokens=12, eos_token_id=[]).tokens
+    session = llm.session()
+    stream = session.stream("hello", max_new_tokens=12, eos_token_id=[])
+    first, second = next(stream), next(stream)
+    stream.cancel()
+    rest = list(stream)
+    assert [first.token, second.token] == want[:2]
+    assert [piece.finish_reason for piece in rest] == ["cancelled"]
+    assert session.generate("hello", max_new_tokens=12, eos_token_id=[]).tokens == want
+
+
+def test_cancelled_from_another_thread(llm: LanguageModel) -> None:
+    stream = llm.stream("hello", eos_token_id=[])
+    begun = threading.Event()
+    threading.Thread(target=lambda: begun.wait(30) and stream.cancel()).start()
+    reasons = []
+    for piece in stream:
+        begun.set()
+        reasons.append(piece.finish_reason)
+        if not piece.finish_reason:
+            threading.Event().wait(0.005)
+    assert reasons[-1] == "cancelled"
+    assert llm.generate("hello", max_new_tokens=3, eos_token_id=[]).finish_reason == "length"
+
+
+def test_a_stream_that_is_left_gives_its_session_back(llm: LanguageModel) -> None:
+    llm.generate("hello", max_new_tokens=1)
+    idle = len(llm.sessions)
+    assert idle > 0
+    gc.disable()
+    try:
+        for piece in llm.stream("hello", eos_token_id=[]):
+            assert piece.token is not None
+            assert len(llm.sessions) == idle - 1
+            break
+        del piece
+        assert len(llm.sessions) == idle
+    finally:
+        gc.enable()
+
+
+# -- text ---------------------------------------------------------------------------------------
+
+
+TEXT = "naïve 🙂 日本 👩‍👩‍👧 \ufffd end"
+
+
+def test_characters_are_never_split(tokenizer: Tokenizer) -> None:
+    llm = reciter(single_bytes(tokenizer, TEXT))
+    pieces = list(llm.stream("a"))
+    assert "".join(piece.text for piece in pieces) == TEXT
+    assert len(pieces) == len(TEXT.encode()) + 1
+    shown = [piece.text for piece in pieces if piece.text]
+    assert "🙂" in shown and "日" in shown
+
+
+def single_bytes(tokenizer: Tokenizer, text: str) -> list[int]:
+    """A text as one token per byte, whatever longer tokens there are."""
+    from tokenizers import pre_tokenizers
+
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(text)[0][0]
+    return [found for letter in letters if (found := tokenizer.id_of(letter)) is not None]
+
+
+@given(st.lists(st.integers(0, 255), max_size=200))
+def test_any_bytes_stream_to_what_they_decode_to(byte_tokens: list[int]) -> None:
+    tokenizer = Tokenizer(tokenizer_json())
+    detokenizer = Detokenizer(tokenizer)
+    pieces = [detokenizer.push(token) for token in byte_tokens] + [detokenizer.finish()]
+    assert "".join(pieces) == tokenizer.decode(byte_tokens)
+
+
+def test_broken_bytes_without_end_cost_no_more_than_a_window(tokenizer: Tokenizer) -> None:
+    lone = next(i for i in range(256) if tokenizer.decode([i]) == "\ufffd")
+    detokenizer = Detokenizer(tokenizer)
+    text = "".join(detokenizer.push(lone) for _ in range(1000)) + detokenizer.finish()
+    assert text == "\ufffd" * 1000
+    assert len(detokenizer._window) <= 65
+
+
+def test_words_keep_the_space_before_them() -> None:
+    """SentencePiece's decoders drop the space that begins a text, and no other."""
+    from tokenizers import Tokenizer as Made
+    from tokenizers import decoders, models
+
+    words = Made(models.WordLevel({"▁one": 0, "▁two": 1, "<0xE2>": 2, "<0x82>": 3, "<0xAC>": 4, "!": 5}, "!"))
+    words.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    detokenizer = Detokenizer(Tokenizer(words.to_str()))
+    assert [detokenizer.push(t) for t in (0, 1, 2, 3, 4, 5, 0)] == ["one", " two", "", "", "€", "!", " one"]
+
+
+def test_an_unfinished_character_comes_out_at_the_end(tokenizer: Tokenizer) -> None:
+    half = single_bytes(tokenizer, "a🙂")[:3]
+    assert reciter(half).generate("a").text == "a\ufffd"
+
+
+# -- stop strings -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", ["STOP", ["never", "STOP"], ["STOP", "OP"], "OP now", ["TOP", "STOPS"]])
+def test_stop_strings_never_leak(stop: str | list[str]) -> None:
+    text = "one STSTOP now and more"
+    stops = [stop] if isinstance(stop, str) else stop
+    answer = reciter(text).generate("a", stop=stop)
+    first = min(place for s in stops if (place := text.find(s)) >= 0)
+    assert (answer.text, answer.finish_reason) == (text[:first], "stop")
+
+
+def test_what_only_begins_like_a_stop_string_comes_out() -> None:
+    assert reciter("a STO").generate("a", stop="STOP").text == "a STO"
+    assert reciter("a STO").generate("a", stop="STOP", max_new_tokens=3).text == "a S"
+
+
+def test_stop_strings_in_a_real_answer(llm: LanguageModel) -> None:
+    free = llm.generate("hello", max_new_tokens=20, eos_token_id=[]).text
+    stop = free[7:10]
+    answer = llm.generate("hello", max_new_tokens=20, eos_token_id=[], stop=stop)
+    assert (answer.text, answer.finish_reason) == (free[: free.index(stop)], "stop")
+    assert answer.stats.generated_tokens < 20
+
+
+@given(st.text("ab🙂", max_size=30), st.lists(st.text("ab🙂", min_size=1, max_size=4), max_size=3), st.data())
+def test_stop_strings_are_found_however_the_text_is_cut(
+    text: str, stops: list[str], data: st.DataObject
+) -> None:
+    watch, shown, rest = StopStrings(stops), "", text
+    while rest and not watch.found:
+        cut = data.draw(st.integers(1, len(rest)))
+        shown += watch.push(rest[:cut])
+        rest = rest[cut:]
+    shown += "" if watch.found else watch.finish()
+    assert watch.found == any(stop in text for stop in stops)
+    assert text.startswith(shown)
+    assert not any(stop in shown for stop in stops)
+    if not watch.found:
+        assert shown == text
+
+
+# -- files --------------------------------------------------------------------------------------
+
+
+def test_tokenizer_and_template_beside_the_file(
+    llm: LanguageModel, model_folder: Path, device: Device
+) -> None:
+    with pteron.llm.load(model_folder / "bare" / "model.pte", device=device) as beside:
+        messages = [{"role": "user", "content": "hi"}]
+        assert beside.encode(messages) == llm.encode(messages)
+        assert beside.special_tokens["eos_token"] == "<|im_end|>"
+
+
+def test_a_missing_tokenizer_is_asked_for(model_folder: Path, device: Device) -> None:
+    data = (model_folder / "bare" / "model.pte").read_bytes()
+    with pytest.raises(InputError, match="tokenizer="):
+        pteron.llm.load(data, device=device)
+    with pteron.llm.load(data, device=device, tokenizer=model_folder / "bare") as llm:
+        assert llm.generate("hello", max_new_tokens=2, eos_token_id=[]).finish_reason == "length"
+        with pytest.raises(pteron.PteronError, match="no chat template"):
+            llm.stream([{"role": "user", "content": "hi"}])
+
+
+def test_a_program_that_is_no_language_model_says_so(device: Device) -> None:
+    data = Path(__file__).parents[1] / "data" / "dyn_rms.pte"
+    with pytest.raises(pteron.UnsupportedError, match=r"forward\(tokens \[1, S\], input_pos \[1\]\)"):
+        pteron.llm.load(data, device=device, tokenizer=Tokenizer(tokenizer_json()))
+
+
+def test_a_smaller_context_on_request(model_folder: Path, device: Device) -> None:
+    with pteron.llm.load(model_folder / "model.pte", device=device, context_length=20) as llm:
+        answer = llm.generate("hello", eos_token_id=[])
+        assert len(llm.encode("hello")) + len(answer.tokens) == 21

@@ -1,0 +1,386 @@
+"""The server as the official client meets it, over a real socket."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import openai
+import pytest
+import uvicorn
+
+from pteron.llm import LanguageModel, Stream
+from pteron.server import QueueFull, Scheduler, create_app
+from tests.llm.reciter import reciter
+from tests.llm.tiny_llama import CONTEXT
+
+HELLO: Any = [{"role": "user", "content": "hello"}]
+
+
+@contextmanager
+def running(llm: LanguageModel, **options: Any) -> Iterator[str]:
+    """A server on a port of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(llm, **options), host="127.0.0.1", port=port, log_level="warning")
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        wait_until(lambda: server.started)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def client_of(url: str, **options: Any) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=60, **options)
+
+
+@pytest.fixture(scope="module")
+def url(llm: LanguageModel) -> Iterator[str]:
+    with running(llm, name="tiny", sessions=2, queue=64) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> openai.OpenAI:
+    return client_of(url)
+
+
+# -- answers ------------------------------------------------------------------------------------
+
+
+def test_models(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["tiny"]
+    assert client.models.retrieve("tiny").owned_by == "pteron"
+    with pytest.raises(openai.NotFoundError, match="no model 'other'"):
+        client.models.retrieve("other")
+
+
+def test_chat(client: openai.OpenAI, llm: LanguageModel) -> None:
+    want = llm.generate(HELLO, max_new_tokens=10)
+    got = client.chat.completions.create(model="tiny", messages=HELLO, max_tokens=10, temperature=0)
+    assert got.choices[0].message.content == want.text
+    assert got.choices[0].message.role == "assistant"
+    assert got.choices[0].finish_reason == want.finish_reason
+    assert got.model == "tiny"
+    assert got.usage is not None
+    assert got.usage.prompt_tokens == want.stats.prompt_tokens
+    assert got.usage.completion_tokens == want.stats.generated_tokens
+    assert got.usage.total_tokens == want.stats.prompt_tokens + want.stats.generated_tokens
+
+
+def test_chat_in_a_stream(client: openai.OpenAI, llm: LanguageModel) -> None:
+    want = llm.generate(HELLO, max_new_tokens=10)
+    chunks = list(
+        client.chat.completions.create(
+            model="tiny",
+            messages=HELLO,
+            max_completion_tokens=10,
+            temperature=0,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    )
+    *body, last = chunks
+    assert body[0].choices[0].delta.role == "assistant"
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in body) == want.text
+    assert [c.choices[0].finish_reason for c in body if c.choices[0].finish_reason] == [want.finish_reason]
+    assert last.choices == []
+    assert last.usage is not None
+    assert last.usage.completion_tokens == want.stats.generated_tokens
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+def test_streams_are_server_sent_events(url: str) -> None:
+    body = {"model": "tiny", "messages": HELLO, "max_tokens": 3, "temperature": 0, "stream": True}
+    answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = answer.text.split("\n\n")
+    assert events.pop() == ""
+    assert events.pop() == "data: [DONE]"
+    assert all(
+        json.loads(event.removeprefix("data: "))["object"] == "chat.completion.chunk" for event in events
+    )
+
+
+def test_completions_echo_and_stop(client: openai.OpenAI, llm: LanguageModel) -> None:
+    free = llm.generate("hello", max_new_tokens=16, eos_token_id=[]).text
+    stop = free[4:6]
+    got = client.completions.create(model="tiny", prompt="hello", temperature=0, echo=True, stop=[stop])
+    assert got.choices[0].text == "hello" + free[: free.index(stop)]
+    assert got.choices[0].finish_reason == "stop"
+
+
+def test_completions_in_a_stream_and_from_tokens(client: openai.OpenAI, llm: LanguageModel) -> None:
+    want = llm.generate("hello", max_new_tokens=5, eos_token_id=[]).text
+    tokens = llm.encode("hello")
+    chunks = client.completions.create(model="tiny", prompt=tokens, temperature=0, max_tokens=5, stream=True)
+    assert "".join(chunk.choices[0].text for chunk in chunks) == want
+
+
+def test_characters_survive_the_stream() -> None:
+    text = "naïve 🙂 日本"
+    with running(reciter(text)) as url:
+        chunks = client_of(url).completions.create(
+            model="x", prompt="a", temperature=0, max_tokens=99, stream=True
+        )
+        assert "".join(chunk.choices[0].text for chunk in chunks) == text
+
+
+def test_seeds_reproduce(client: openai.OpenAI) -> None:
+    def text(seed: int) -> str | None:
+        answer = client.chat.completions.create(model="tiny", messages=HELLO, max_tokens=20, seed=seed)
+        return answer.choices[0].message.content
+
+    assert text(1) == text(1)
+    assert text(1) != text(2)
+
+
+def test_a_conversation_only_costs_what_is_new(client: openai.OpenAI) -> None:
+    messages: list[Any] = [{"role": "user", "content": "a question that nobody has asked"}]
+    first = client.chat.completions.create(model="tiny", messages=messages, max_tokens=3, temperature=0)
+    messages += [
+        {"role": "assistant", "content": first.choices[0].message.content},
+        {"role": "user", "content": "more"},
+    ]
+    second = client.chat.completions.create(model="tiny", messages=messages, max_tokens=3, temperature=0)
+    assert first.usage and second.usage and second.usage.prompt_tokens_details
+    assert (second.usage.prompt_tokens_details.cached_tokens or 0) >= first.usage.prompt_tokens - 1
+
+
+def test_parts_of_text_are_joined(client: openai.OpenAI, llm: LanguageModel) -> None:
+    parts: Any = [
+        {"role": "user", "content": [{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]}
+    ]
+    got = client.chat.completions.create(model="tiny", messages=parts, max_tokens=5, temperature=0)
+    assert got.choices[0].message.content == llm.generate(HELLO, max_new_tokens=5).text
+
+
+# -- refusals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        ({"n": 2}, "n"),
+        ({"logprobs": True}, "logprobs"),
+        ({"presence_penalty": 0.5}, "presence_penalty"),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}, "tools"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"stop": [""]}, "stop"),
+        ({"temperature": "warm"}, "temperature"),
+        ({"messages": []}, "messages"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+            None,
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    client: openai.OpenAI, options: dict[str, Any], param: str | None
+) -> None:
+    asked: dict[str, Any] = {"model": "tiny", "messages": HELLO, **options}
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.chat.completions.create(**asked)
+    assert caught.value.type == "invalid_request_error"
+    assert param is None or caught.value.param == param
+
+
+def test_values_out_of_range_are_refused(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="top_p is 2"):
+        client.chat.completions.create(model="tiny", messages=HELLO, top_p=2)
+
+
+def test_a_prompt_beyond_the_context_is_refused(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match=f"holds {CONTEXT}") as caught:
+        client.completions.create(model="tiny", prompt="x" * 500)
+    assert caught.value.code == "context_length_exceeded"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b"\xff"])
+def test_bodies_that_are_no_requests_are_refused(url: str, body: bytes) -> None:
+    answer = httpx.post(f"{url}/v1/chat/completions", content=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_keys_and_names_are_checked(llm: LanguageModel) -> None:
+    with running(llm, api_key="secret", hosts=("127.0.0.1",)) as url:
+        with pytest.raises(openai.AuthenticationError):
+            client_of(url).models.list()
+        assert openai.OpenAI(base_url=f"{url}/v1", api_key="secret").models.list()
+        headers = {"Host": "evil.example", "Authorization": "Bearer secret"}
+        assert httpx.get(f"{url}/v1/models", headers=headers).status_code == 403
+
+
+# -- many at once -------------------------------------------------------------------------------
+
+
+def health(url: str) -> dict[str, Any]:
+    answer: dict[str, Any] = httpx.get(f"{url}/health").json()
+    return answer
+
+
+def idle(url: str) -> bool:
+    return health(url) == {"status": "ok", "active": 0, "waiting": 0}
+
+
+@pytest.fixture()
+def slow(llm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that take long enough to do something meanwhile."""
+    step = Stream.step
+
+    def slowly(stream: Stream) -> Any:
+        time.sleep(0.05)
+        return step(stream)
+
+    monkeypatch.setattr(Stream, "step", slowly)
+
+
+def ignoring_the_end(llm: LanguageModel) -> list[int]:
+    """A prompt whose greedy answer runs to the end of the context."""
+    for token in range(256):
+        if len(llm.generate([token], max_new_tokens=40).tokens) == 40:
+            return [token]
+    raise AssertionError("every answer is short")
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_ends_its_answer(llm: LanguageModel, stream: bool) -> None:
+    prompt = ignoring_the_end(llm)
+    with running(llm, sessions=1) as url:
+        body = {"prompt": prompt, "temperature": 0, "max_tokens": 90, "stream": stream}
+        begin = time.monotonic()
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(
+                f"{url}/v1/completions", json=body, timeout=httpx.Timeout(10, read=0.04 if stream else 0.5)
+            )
+        wait_until(lambda: idle(url))
+        assert time.monotonic() - begin < 2  # all 90 tokens take 4.5 seconds
+        answer = client_of(url).completions.create(model="x", prompt=prompt, max_tokens=3, temperature=0)
+        assert answer.choices[0].text == llm.generate(prompt, max_new_tokens=3).text
+
+
+@pytest.mark.usefixtures("slow")
+def test_a_full_queue_says_429(llm: LanguageModel) -> None:
+    with running(llm, sessions=1, queue=1) as url:
+        client = client_of(url)
+        ask = {"model": "x", "prompt": ignoring_the_end(llm), "max_tokens": 20, "temperature": 0}
+        first = client.completions.create(**ask, stream=True)  # type: ignore[call-overload]
+        with ThreadPoolExecutor() as threads:
+            second = threads.submit(lambda: client.completions.create(**ask))  # type: ignore[call-overload]
+            wait_until(lambda: health(url)["waiting"] == 1)
+            with pytest.raises(openai.RateLimitError) as caught:
+                client.completions.create(**ask)  # type: ignore[call-overload]
+            assert caught.value.response.headers["retry-after"] == "1"
+            text = "".join(chunk.choices[0].text for chunk in first)
+            assert second.result().choices[0].text == text
+        assert client.completions.create(**ask).choices[0].text == text  # type: ignore[call-overload]
+
+
+def test_a_burst_is_answered_right_or_refused(llm: LanguageModel) -> None:
+    prompts = [f"{n} is the number" for n in range(20)]
+    want = {p: llm.session().generate(p, max_new_tokens=8).text for p in prompts}
+    with running(llm, sessions=3, queue=5) as url, ThreadPoolExecutor(20) as threads:
+        client = client_of(url)
+
+        def ask(prompt: str) -> str | None:
+            try:
+                if prompt[0] in "13579":
+                    chunks = client.completions.create(
+                        model="x", prompt=prompt, max_tokens=8, temperature=0, stream=True
+                    )
+                    return "".join(chunk.choices[0].text for chunk in chunks)
+                answer = client.completions.create(model="x", prompt=prompt, max_tokens=8, temperature=0)
+                return answer.choices[0].text
+            except openai.RateLimitError:
+                return None
+
+        got = dict(zip(prompts, threads.map(ask, prompts), strict=True))
+        assert idle(url)
+    answered = {prompt: text for prompt, text in got.items() if text is not None}
+    assert len(answered) >= 8
+    assert answered == {prompt: want[prompt] for prompt in answered}
+
+
+def test_an_answer_that_fails_is_an_error_and_the_next_is_right(
+    llm: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(llm) as url:
+        client = client_of(url)
+        with monkeypatch.context() as broken:
+            broken.setattr(Stream, "step", lambda stream: 1 / 0)
+            with pytest.raises(openai.InternalServerError, match="division by zero"):
+                client.completions.create(model="x", prompt="hello")
+            with pytest.raises(openai.APIError, match="division by zero"):
+                list(client.completions.create(model="x", prompt="hello", stream=True))
+        want = llm.generate("hello", max_new_tokens=4).text
+        answer = client.completions.create(model="x", prompt="hello", temperature=0, max_tokens=4)
+        assert answer.choices[0].text == want
+
+
+# -- the scheduler ------------------------------------------------------------------------------
+
+
+def test_answers_take_turns(llm: LanguageModel) -> None:
+    scheduler = Scheduler(sessions=2, queue=0)
+    order: list[str] = []
+    done = threading.Semaphore(0)
+
+    def deliver(name: str) -> Callable[[Any], None]:
+        def took(piece: Any) -> None:
+            order.append(name)
+            if piece.finish_reason:
+                done.release()
+
+        return took
+
+    for name in "ab":
+        scheduler.submit(llm.stream(f"{name} hello", max_new_tokens=10, eos_token_id=[]), deliver(name))
+    with pytest.raises(QueueFull):
+        scheduler.submit(llm.stream("hello"), deliver("c"))
+    assert done.acquire(timeout=30) and done.acquire(timeout=30)
+    scheduler.close()
+    assert sorted(order) == ["a"] * 10 + ["b"] * 10
+    assert "ababab" in "".join(order)
+
+
+def test_waiting_work_that_is_cancelled_makes_room(llm: LanguageModel) -> None:
+    scheduler = Scheduler(sessions=1, queue=1)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hold(done: int, total: int) -> None:
+        inside.set()
+        go_on.wait(30)
+
+    finished: list[Any] = []
+    scheduler.submit(llm.stream("hello", max_new_tokens=1, on_prefill=hold), finished.append)
+    assert inside.wait(30)
+    waiting = scheduler.submit(llm.stream("hello", max_new_tokens=1), finished.append)
+    scheduler.cancel(waiting)
+    scheduler.submit(llm.stream("hello", max_new_tokens=1), finished.append)
+    go_on.set()
+    wait_until(lambda: len(finished) == 2)
+    scheduler.close()
