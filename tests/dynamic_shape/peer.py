@@ -43,7 +43,7 @@ class Peer:
     @property
     def slow(self) -> bool:
         """Whether exporting its group takes long, or running it does."""
-        return self.group != "light"
+        return self.group in SLOW_GROUPS
 
     def call(self, folder: Path, label: int | str) -> tuple[list[Any], list[Any]]:
         """The inputs and the expected outputs of one call."""
@@ -72,12 +72,24 @@ def _updated_caches(inputs: dict[str, Any]) -> list[Any]:
 
 # -- the exporters ------------------------------------------------------------------------------
 
-_APART = {
+# Groups with an exporter of their own. All else is the group "rest".
+_EXPORTERS = {
+    "conv1d": "export_dynamic_conv1d_cases",
+    "expand": "export_dynamic_expand_copy_rejection_case",
+    "fp32": "export_dynamic_fp32_linear_cases",
+    "embedding": "export_dynamic_embedding_cases",
+    "rope": "_export_dynamic_rope",
+    "select": "_export_dynamic_select",
+    "sdpa": "_export_dynamic_sdpa",
+    "sdpa_wide": "_export_dynamic_sdpa_wide",
+    "combined": "_export_combined_routes",
     "bk64": "_export_dynamic_bk64_linear_cases",
     "k16": "_export_dynamic_k16_sdpa_cases",
     "routes": "_export_dynamic_qkv_routes",
     "swiglu": "_export_dynamic_swiglu",
+    "gelu": "export_dynamic_gelu_boundary_cases",
 }
+SLOW_GROUPS = ("bk64", "k16", "routes", "swiglu", "gelu")
 
 
 def export_group(group: str) -> Callable[[Path], None]:
@@ -88,13 +100,11 @@ def export_group(group: str) -> Callable[[Path], None]:
 
         remember_rope_patterns()
         with redirect_stdout(StringIO()):
-            if group == "gelu":
-                wheel.export_dynamic_gelu_boundary_cases(str(folder))
-            elif group in _APART:
-                getattr(wheel, _APART[group])(str(folder))
-            else:  # all that remains
-                with mock.patch.multiple(wheel, **{name: lambda _: None for name in _APART.values()}):
-                    wheel.export_dynamic_shape_cases(str(folder))
+            if group in _EXPORTERS:
+                getattr(wheel, _EXPORTERS[group])(str(folder))
+                return
+            with mock.patch.multiple(wheel, **dict.fromkeys(_EXPORTERS.values(), lambda _: None)):
+                wheel.export_dynamic_shape_cases(str(folder))
 
     return write
 
@@ -106,11 +116,12 @@ GOLDEN_ROWS: Files = {"golden": (1, 1, S, 64)}
 
 
 def _rows(name: str, *order: int) -> Peer:
-    return Peer(name, "light", order, ROWS, GOLDEN_ROWS, RMS)
+    return Peer(name, "rest", order, ROWS, GOLDEN_ROWS, RMS)
 
 
 def _linear(name: str, k: int, n: int, tolerance: float, *order: int) -> Peer:
-    return Peer(name, "light", order, {"input": (S, k)}, {"golden": (S, n)}, tolerance)
+    group = "fp32" if "fp32" in name else "rest"
+    return Peer(name, group, order, {"input": (S, k)}, {"golden": (S, n)}, tolerance)
 
 
 def _attention(
@@ -119,7 +130,7 @@ def _attention(
     inputs: Files = {"q": (1, S, heads, width), "k": (1, S, shared, width), "v": (1, S, shared, width)}
     inputs |= more.pop("extra", {})
     return Peer(
-        name, more.pop("group", "light"), order, inputs, {"golden": (1, S, heads, width)}, tolerance, **more
+        name, more.pop("group", "rest"), order, inputs, {"golden": (1, S, heads, width)}, tolerance, **more
     )
 
 
@@ -169,8 +180,8 @@ PEERS = (
     _rows("dyn_rmsmul", 128, 32, 1),
     _rows("dyn_sigmoid", 128, 32, 1, 128),
     _rows("static_rms", 8),
-    Peer("dyn_select", "light", (128, 32, 1, 128), {"input": (2, 1, S, 64)}, {"golden": (1, S, 64)}, RMS),
-    Peer("dyn_conv1d", "light", (16, 9, 5, 16), {"input": (1, 3, S)}, {"golden": (1, 4, S)}, MATMUL),
+    Peer("dyn_select", "select", (128, 32, 1, 128), {"input": (2, 1, S, 64)}, {"golden": (1, S, 64)}, RMS),
+    Peer("dyn_conv1d", "conv1d", (16, 9, 5, 16), {"input": (1, 3, S)}, {"golden": (1, 4, S)}, MATMUL),
     *(
         _linear(f"dyn_linear_fp32_{route}_{bias}", k, 32, MATMUL, 128, 32, 1, 128)
         for route, k in (("vec4", 64), ("tiled", 63))
@@ -200,13 +211,13 @@ PEERS = (
         {"q": (S, 2048), "k": (S, 512), "v": (S, 512)},
         CHAIN,
     ),
-    _attention("sdpa_dyn", REPLAY_SDPA, 8, 2, 16, SDPA, extra=_caches(64, 2, 16)),
-    _attention("sdpa_wide", (16, 1, 16), 8, 2, 132, SDPA, extra=_caches(16, 2, 132)),
+    _attention("sdpa_dyn", REPLAY_SDPA, 8, 2, 16, SDPA, group="sdpa", extra=_caches(64, 2, 16)),
+    _attention("sdpa_wide", (16, 1, 16), 8, 2, 132, SDPA, group="sdpa_wide", extra=_caches(16, 2, 132)),
     _attention("static_sdpa_s1", (1,), 8, 2, 16, SDPA, extra=_caches(64, 2, 16)),
     _attention("static_sdpa_s16", (16,), 8, 2, 16, SDPA, extra=_caches(64, 2, 16)),
     Peer(
         "combined_routes",
-        "light",
+        "combined",
         REPLAY_SDPA,
         {"x": (S, 64), "q": (1, S, 8, 16), "k": (1, S, 2, 16), "v": (1, S, 2, 16), **_caches(64, 2, 16)},
         {"golden": (1, S, 8, 16)},
@@ -220,12 +231,12 @@ PEERS = (
     _k16("sdpa_k16_wrong_d", ("prime", 128, 1, 128), 32, 8, 128, LARGE_SDPA),
     _k16("sdpa_k16_wrong_scale", ("prime", 128, 1, 128), 32, 8, 64, LARGE_SDPA),
     *(
-        Peer(name, "light", (16, 8, 1, 16), {"idx": (S,)}, {"golden": (S, 64)}, QUANTISED)
+        Peer(name, "embedding", (16, 8, 1, 16), {"idx": (S,)}, {"golden": (S, 64)}, QUANTISED)
         for name in ("emb_dyn", "emb_dyn_linear", "emb_dyn_nonlinear")
     ),
     Peer(
         "rope_dyn",
-        "light",
+        "rope",
         (16, 8, 1, 16),
         {"xq": (1, S, 8, 64), "xk": (1, S, 2, 64), "fc": (S, 32), "fs": (S, 32)},
         {"gq": (1, S, 8, 64), "gk": (1, S, 2, 64)},

@@ -42,7 +42,7 @@ def test_replayed_on_one_loaded_program(peer: Peer, device: Device, folder: Fold
         made.check_unchanged()
 
 
-@pytest.mark.parametrize("peer", [p for p in PEERS if p.group == "light"], ids=str)
+@pytest.mark.parametrize("peer", [p for p in PEERS if not p.slow], ids=str)
 def test_each_size_on_a_fresh_program(peer: Peer, device: Device, folder: Folder) -> None:
     where = folder(peer.group)
     for label in dict.fromkeys(peer.order):
@@ -55,7 +55,7 @@ def test_each_size_on_a_fresh_program(peer: Peer, device: Device, folder: Folder
 
 @pytest.mark.parametrize("name", ["dyn_expand_copy", "dyn_expand_copy_inferred"])
 def test_expand_of_a_dynamic_size_is_not_rejected(name: str, device: Device, folder: Folder) -> None:
-    with pteron.load(folder("light") / f"{name}.pte", device=device) as program:
+    with pteron.load(folder("expand") / f"{name}.pte", device=device) as program:
         method = program.method()
         for size in (8, 3, 1, 8):
             x = np.linspace(-1, 1, size, dtype=np.float32).reshape(1, size)
