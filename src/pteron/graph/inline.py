@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pteron.errors import FormatError, UnsupportedError
-from pteron.graph.build import CAST, COPY, WRITE_BACK
+from pteron.graph.build import CAST, WRITE_BACK
 from pteron.graph.dtypes import DELEGATE_TYPES, DType
 from pteron.graph.values import Arg, Constant, Element, SymInt, Tensor, Value, ValueId, values_in
 from pteron.pte import schema, vulkan
@@ -44,7 +44,7 @@ class Inlining:
         for number, call in enumerate(self.graph.chain):
             self._operator(call, f"{self.name}, operator {number}")
         for source, target in later:
-            self._node(COPY, [self._value(source), target], "result")
+            self._node(CAST, [self._value(source), target], "result")
         for value in outputs[:surplus]:
             self._write_back(value)
 
