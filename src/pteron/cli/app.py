@@ -7,11 +7,15 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from pteron.cli.chat import chat
 from pteron.cli.check import check
+from pteron.cli.convert import convert
 from pteron.cli.devices import devices
 from pteron.cli.doctor import doctor
+from pteron.cli.generate import generate
 from pteron.cli.inspect import inspect
 from pteron.cli.run import run
+from pteron.cli.serve import serve
 from pteron.cli.terminal import complain
 from pteron.errors import PteronError
 
@@ -62,6 +66,10 @@ def root(
 
 app.command()(run)
 app.command()(inspect)
+app.command()(chat)
+app.command()(generate)
+app.command()(serve)
+app.command()(convert)
 app.command()(check)
 app.command()(devices)
 app.command()(doctor)

@@ -107,6 +107,7 @@ class Conversation:
             return
         text, last = show(stream, bar)
         self._stats = last.stats
-        self._messages = [*messages, {"role": "assistant", "content": text}]
+        if text:
+            self._messages = [*messages, {"role": "assistant", "content": text}]
         if last.finish_reason == "cancelled":
             console().print(Text("(stopped)", style="dim"))

@@ -21,7 +21,12 @@ class Stats:
 
     @property
     def prompt_tokens_per_second(self) -> float:
-        return _rate(self.prompt_tokens - self.cached_tokens, self.time_to_first_token)
+        """0 if the prompt was not read to its end."""
+        return (
+            _rate(self.prompt_tokens - self.cached_tokens, self.time_to_first_token)
+            if self.generated_tokens
+            else 0
+        )
 
     @property
     def generation_tokens_per_second(self) -> float:
