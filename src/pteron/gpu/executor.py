@@ -108,6 +108,7 @@ class Executor:
             device.staging(max(self.staging_nbytes, 16), "staging") if self.staging_nbytes else None
         )
         self._commands: tuple[State, list[Command]] | None = None
+        self._shown: list[list[tuple[Site, Grid]]] = [[] for _ in graph.nodes]  # what `_commands` says, by node
 
     # -- load -----------------------------------------------------------------------------------
 
@@ -204,12 +205,16 @@ class Executor:
         for index in change.nodes:
             plan = self.live.plans[index]
             assert plan is not None
-            for launch in self._launches(index, plan):
+            launches = self._launches(index, plan)
+            for launch in launches:
                 start, end = launch.site.slot, launch.site.slot + len(launch.params)
                 shadow[start:end] = launch.params
                 first, last = min(first, start), max(last, end)
-        if change.nodes:
-            self._commands = None
+            # Parameters alone, such as where a slice begins, change no command.
+            shown = [(launch.site, launch.grid) for launch in launches]
+            if shown != self._shown[index]:
+                self._shown[index] = shown
+                self._commands = None
         return first, last
 
     def _launches(self, node: int, plan: NodePlan) -> list[Launch]:

@@ -1,0 +1,97 @@
+"""Programs of a single operator, made by hand: what a kernel costs, without a file around it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import pteron.ops  # noqa: F401  registers the operators
+from pteron.gpu.device import Device
+from pteron.gpu.executor import Executor, State
+from pteron.gpu.weights import Weights
+from pteron.graph import op as registry
+from pteron.graph.dtypes import DType
+from pteron.graph.values import Arg, Constant, Graph, Node, Port, Tensor, ValueId, values_in
+
+
+class OneOp:
+    """A graph of one node on the GPU."""
+
+    def __init__(self, device: Device, name: str, args: Sequence[Any], outputs: Sequence[tuple[int, ...]]) -> None:
+        self.device = device
+        self.graph = Graph(name)
+        self.inputs: list[np.ndarray[Any, Any]] = []
+        bound = [self._arg(arg) for arg in args]
+        outs = [self._tensor(np.empty(shape, np.float32)) for shape in outputs]
+        spec = registry.find(name)
+        assert spec is not None, name
+        last: Arg = tuple(outs) if spec.parameters[-1] == "outs" else outs[0]
+        all_args = spec.bind([*bound, last])
+        reads = tuple(v for a in all_args[:-1] for v in values_in(a))
+        mutated = spec.mutated(all_args)
+        self.graph.nodes.append(Node(0, name, spec, all_args, reads, tuple(outs), mutated, "benchmark"))
+        self.graph.outputs = [Port(t.name, t, t.dtype.label, False) for t in outs]
+        self.graph.states = [t for t in mutated if t.constant is not None]
+        self.executor = Executor(self.graph, device, Weights(device))
+        self.state = State(self.executor)
+        self.executor.warm_up(self.state)
+        self.executor.start()
+        if self.executor.live.plans[0] is None:
+            self.executor.apply(self.executor.live.resize({}))
+        for port, array in zip(self.graph.inputs, self.inputs, strict=True):
+            assert isinstance(port.value, Tensor)
+            device.write(self.executor.buffer(port.value, self.state), 0, array)
+
+    def _tensor(self, array: np.ndarray[Any, Any], constant: bool = False) -> Tensor:
+        index = ValueId(len(self.graph.values))
+        data = Constant(memoryview(np.ascontiguousarray(array)).cast("B"), array.dtype.name) if constant else None
+        tensor = Tensor(index, DType[array.dtype.name], array.shape, f"v{index}", data)
+        self.graph.values.append(tensor)
+        return tensor
+
+    def _arg(self, arg: Any) -> Arg:
+        if isinstance(arg, Fixed):
+            return self._tensor(arg.array, constant=True)
+        if isinstance(arg, np.ndarray):
+            tensor = self._tensor(arg)
+            self.graph.inputs.append(Port(tensor.name, tensor, arg.dtype.name, True))
+            self.inputs.append(arg)
+            return tensor
+        return arg  # type: ignore[no-any-return]
+
+    def run(self) -> None:
+        self.device.run((), self.executor.commands(self.state), ())
+        self.device.finish()
+
+    def result(self, number: int = 0) -> np.ndarray[Any, Any]:
+        port = self.graph.outputs[number]
+        assert isinstance(port.value, Tensor)
+        nbytes = port.value.max_nbytes
+        staging = self.device.staging(nbytes, "result")
+        self.device.run((), (), [(self.executor.buffer(port.value, self.state), 0, staging, 0, nbytes)])
+        with self.device.mapped(staging, nbytes) as data:
+            out = np.frombuffer(data, port.value.dtype.label).reshape(port.value.max_shape).copy()
+        self.device.free(staging)
+        return out
+
+
+class Fixed:
+    """Marks an array as a constant of the program."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+
+
+def cpu_ms(run: Callable[[], None], seconds: float = 0.5) -> float:
+    """The median process CPU time of a call over all threads, in milliseconds."""
+    run()
+    times = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 3:
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
+    return 1000 * float(np.median(times))
