@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ class TestNumbers:
         head = original.get("output.weight", original["token_embd.weight"])
         assert relative_error(stored.pop("output.weight"), head) < 0.01  # twice four bits
         for name, matrix in stored.items():
-            assert relative_error(in_file_order(tiny, name, matrix), original[name]) < 0.11, name
+            most = 0.01 if name.endswith("attn_v.weight") else 0.11
+            assert relative_error(in_file_order(tiny, name, matrix), original[name]) < most, name
 
     def test_prompt_at_once_in_uneven_pieces_and_token_by_token(
         self, tiny: Tiny, converted: Path, device: Device
@@ -235,7 +237,7 @@ class TestFile:
         assert 0 < len(shared) < 20
         for each in shared.values():
             each.sort()
-            assert all(earlier[1] < later[0] for earlier, later in zip(each, each[1:], strict=False))
+            assert all(earlier[1] < later[0] for earlier, later in pairwise(each))
 
     def test_companions(self, llama: Path) -> None:
         with ProgramFile.open(llama) as file:
@@ -311,8 +313,8 @@ class TestTokenizer:
     @pytest.mark.parametrize(
         ("pre", "pieces"),
         [
-            ("gpt-2", ["I", "'ve", "Ġ1234", "Ġdogs", "!!", "Ċ", "ĠĠ", "Ġok"]),
-            ("smollm", ["I", "'ve", "Ġ", "1", "2", "3", "4", "Ġdogs", "!!", "Ċ", "ĠĠ", "Ġok"]),
+            ("gpt-2", ["I", "'ve", "Ġ1234", "Ġdogs", "!!", "ĊĠĠ", "Ġok"]),
+            ("smollm", ["I", "'ve", "Ġ", "1", "2", "3", "4", "Ġdogs", "!!", "ĊĠĠ", "Ġok"]),
             ("qwen2", ["I", "'ve", "Ġ", "1", "2", "3", "4", "Ġdogs", "!!Ċ", "ĠĠ", "Ġok"]),
             ("llama-bpe", ["I", "'ve", "Ġ", "123", "4", "Ġdogs", "!!Ċ", "ĠĠ", "Ġok"]),
         ],
@@ -568,9 +570,7 @@ class TestSmolLM2:
             rows = [method(np.array([[t]]), np.array([i]))[0] for i, t in enumerate(tokens[:-1])]
         original = perplexity(Reference(SMOLLM2, tensors).logits(tokens[:-1]), tokens)
         ours = perplexity(torch.from_numpy(np.stack(rows)), tokens)
-        print(
-            f"\nperplexity of {len(tokens)} tokens: {original:.3f} before, {ours:.3f} after ({ours / original:.4f})"
-        )
+        print(f"\nperplexity: {original:.3f} before, {ours:.3f} after, {ours / original:.4f} of it")
         assert len(tokens) > 300
         assert ours < 1.1 * original
 

@@ -10,7 +10,7 @@ import gguf
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 from pteron.pte import ProgramFile, VkDelegate, read_delegate, vulkan
 
@@ -160,16 +160,16 @@ class Reference:
             block = f"blk.{number}."
             x = x + self._attention(self._norm(x, f"{block}attn_norm"), block)
             h = self._norm(x, f"{block}ffn_norm")
-            hidden = F.silu(self._linear(h, f"{block}ffn_gate")) * self._linear(h, f"{block}ffn_up")
+            hidden = functional.silu(self._linear(h, f"{block}ffn_gate")) * self._linear(h, f"{block}ffn_up")
             x = x + self._linear(hidden, f"{block}ffn_down")
         head = self.tensors.get("output.weight", self.tensors["token_embd.weight"])
         return self._norm(x, "output_norm") @ head.T
 
     def _linear(self, x: Tensor, name: str) -> Tensor:
-        return F.linear(x, self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias"))
+        return functional.linear(x, self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias"))
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
-        return F.rms_norm(x, x.shape[-1:], self.tensors[f"{name}.weight"], self.tiny.epsilon)
+        return functional.rms_norm(x, x.shape[-1:], self.tensors[f"{name}.weight"], self.tiny.epsilon)
 
     def _attention(self, x: Tensor, block: str) -> Tensor:
         tiny = self.tiny
@@ -179,7 +179,7 @@ class Reference:
         if tiny.head_norms:
             q, k = self._norm(q, f"{block}attn_q_norm"), self._norm(k, f"{block}attn_k_norm")
         q, k, v = (t.transpose(0, 1)[None] for t in (self._rotate(q), self._rotate(k), v))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         return self._linear(y[0].transpose(0, 1).reshape(len(x), -1), f"{block}attn_output")
 
     def _rotate(self, x: Tensor) -> Tensor:
@@ -227,12 +227,11 @@ def stored_weights(path: Path, tiny: Tiny) -> dict[str, np.ndarray[Any, Any]]:
             linears.append(matrix(call.args[1], scales[:, : len(array(call.args[1]))].T))
         elif call.name == "et_vk.embedding_q4gsw.default":
             embeddings.append(matrix(call.args[0], array(call.args[1])))
+    parts = iter(linears)
     made: dict[str, np.ndarray[Any, Any]] = {"token_embd.weight": sum(embeddings)}
-    names = [
-        f"blk.{number}.{name}.weight"
-        for number in range(tiny.layers)
-        for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
-    ]
-    made.update(zip(names, linears, strict=False))
-    made["output.weight"] = sum(linears[len(names) :])
+    for number in range(tiny.layers):
+        for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
+            first = next(parts)
+            made[f"blk.{number}.{name}.weight"] = first + next(parts) if name == "attn_v" else first
+    made["output.weight"] = sum(parts)
     return made

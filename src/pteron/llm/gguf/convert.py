@@ -19,7 +19,7 @@ from pteron.llm.gguf.vocabulary import Vocabulary, read_vocabulary
 from pteron.llm.gguf.weights import Weights
 from pteron.pte import write_pte
 
-CALIBRATION_TOKENS = 640
+CALIBRATION_TOKENS = 512
 
 # Called with the share of the work that is done, from 0 to 1, and what is being done.
 Progress = Callable[[float, str], None]
@@ -133,7 +133,7 @@ def _companions(config: Config, vocabulary: Vocabulary, group_size: int) -> dict
     model = {
         "name": config.name,
         "architecture": config.architecture,
-        "quantization": f"4-bit, symmetric, groups of {group_size}; output head 8-bit",
+        "quantization": f"4-bit, symmetric, groups of {group_size}; attention values and output head twice",
         "add_bos_token": vocabulary.add_bos,
         **special,
     }

@@ -21,7 +21,31 @@ Bytes = NDArray[np.uint8]
 
 # The level that a group's largest value is put on: -8 of a scale with the value's opposite sign, or 7 of one
 # with its own sign, and what lies around them, since clipping the largest value may serve the others.
-LEVELS = (-8.8, -8.4, -8.0, -7.7, -7.4, -7.0, 7.6, 7.2, 6.8)
+LEVELS = (
+    -12,
+    -11,
+    -10,
+    -9.4,
+    -9,
+    -8.6,
+    -8.3,
+    -8,
+    -7.7,
+    -7.4,
+    -7,
+    -6.6,
+    6.4,
+    6.8,
+    7.2,
+    7.6,
+    8,
+    8.6,
+    9.4,
+    10.4,
+)
+
+# How often the best candidate is rounded again, with the scale that was best for its last rounding.
+REFINEMENTS = 2
 
 # Values searched at once: a few arrays of this size stay in a core's cache.
 BLOCK = 1 << 17
@@ -79,13 +103,14 @@ def search(groups: Floats, weights: Floats) -> tuple[Bytes, Floats]:
     x, w = np.ascontiguousarray(groups.T), np.ascontiguousarray(weights.T)
     count = x.shape[1]
     largest = x[np.abs(x).argmax(axis=0), np.arange(count)]
-    steps = 1 / np.where(np.abs(largest) < TINY, np.float32(1), largest)
+    steps = _inverse(largest)
     weighted = x * w
     best_gain = np.full(count, -1, np.float32)
     best_scale = np.zeros(count, np.float32)
     best = np.zeros(x.shape, np.float32)
-    for level in LEVELS:
-        q = np.rint(x * (np.float32(level) * steps))
+    for level in (*LEVELS, *[None] * REFINEMENTS):
+        factor = _inverse(best_scale) if level is None else np.float32(level) * steps
+        q = np.rint(x * factor)
         np.clip(q, -8, 7, out=q)
         # Of all scales, sum(wxq) / sum(wqq) has the least squared error, and gains this much over zero.
         along = (weighted * q).sum(axis=0)
@@ -99,7 +124,9 @@ def search(groups: Floats, weights: Floats) -> tuple[Bytes, Floats]:
     return (best.T + 8).astype(np.uint8), best_scale
 
 
-TINY = np.float32(1e-30)  # a group of no more than this is all zeros: one over it would not be finite
+def _inverse(x: Floats) -> Floats:
+    """1 / x; of what is so small that this would not be finite, 1."""
+    return np.asarray(1 / np.where(np.abs(x) < np.float32(1e-30), np.float32(1), x), np.float32)
 
 
 def _blocks(rows: int, step: int) -> Iterator[slice]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ from pteron.llm.gguf.source import GgufFile
 
 Order = NDArray[np.int64]
 EMBEDDING, HEAD = "token_embd", "output"
+
+# Where errors cost the most, weight for weight: in the values that attention mixes. (And in the head, whose
+# errors nothing after it can even out.) These matrices have twice the bits.
+PRECISE = ("attn_v",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,9 @@ class Weights:
 
     def linear(self, name: str, order: Order | None = None) -> Matrix:
         """A linear layer, its rows in the given order."""
-        bias = self.vector(f"{name}.bias", order) if f"{name}.bias" in self._file else None
+        bias = self.vector(f"{name}.bias", order) if f"{name}.bias" in self else None
+        if name.endswith(PRECISE):
+            return replace(self._precise(name), bias=bias)
         return Matrix((self._quantize(name, order),), bias)
 
     def embedding(self) -> Matrix:
@@ -61,16 +67,15 @@ class Weights:
         return Matrix((self._quantize(EMBEDDING),)) if f"{HEAD}.weight" in self else self.head()
 
     def head(self) -> Matrix:
-        """What turns the last vector into logits; many models use the embedding table again.
-
-        Errors in the logits are never made up for, so it has twice the bits: what the first four leave over
-        is quantised again.
-        """
+        """What turns the last vector into logits; many models use the embedding table again."""
         if self._head is None:
-            name = HEAD if f"{HEAD}.weight" in self else EMBEDDING
-            coarse = self._quantize(name)
-            self._head = Matrix((coarse, self._quantize(name, taken=coarse)))
+            self._head = self._precise(HEAD if f"{HEAD}.weight" in self else EMBEDDING)
         return self._head
+
+    def _precise(self, name: str) -> Matrix:
+        """A matrix in twice the bits: what the first four leave over is quantised again."""
+        coarse = self._quantize(name)
+        return Matrix((coarse, self._quantize(name, taken=coarse)))
 
     def _quantize(self, name: str, order: Order | None = None, taken: Quantized | None = None) -> Quantized:
         """A matrix, its rows in the given order; or what is left of it when `taken` is taken away."""
