@@ -1,0 +1,15 @@
+"""A last line that says how many cases were run, and how many passed."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A test stands for as many cases as it recorded, or for one."""
+    counts = {"passed": 0, "failed": 0, "error": 0}
+    for outcome in counts:
+        for report in terminalreporter.stats.get(outcome, []):
+            counts[outcome] += dict(report.user_properties).get("cases", 1)
+    total = sum(counts.values())
+    terminalreporter.write_line(f"conformance: {counts['passed']} of {total} cases passed")

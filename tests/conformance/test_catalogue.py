@@ -1,0 +1,34 @@
+"""Every case of the catalogue. The first of each suite is part of every test run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pteron.gpu.device import Device
+from tests.conformance.catalogue import cases_of, check_cases, suite_names
+
+Record = Callable[[str, object], None]
+
+PARTS = [
+    pytest.param(suite, part, id=f"{suite}-{name}", marks=marks)
+    for suite in suite_names()
+    for name, part, marks in (
+        ("first", slice(0, 1), []),
+        ("rest", slice(1, None), [pytest.mark.conformance]),
+    )
+]
+
+
+@pytest.mark.parametrize(("suite", "part"), PARTS)
+def test_suite(suite: str, part: slice, device: Device, tmp_path: Path, record_property: Record) -> None:
+    cases = cases_of(suite)[part]
+    problems = check_cases(suite, cases, device, tmp_path)
+    record_property("cases", len(cases))
+    assert not problems, "\n".join(problems)
+
+
+def test_the_catalogue_is_all_there() -> None:
+    assert sum(len(cases_of(suite)) for suite in suite_names()) == 378
