@@ -14,7 +14,7 @@ import pteron
 from pteron.errors import InputError
 from pteron.gpu.device import Device
 from tests.exporting import export
-from tests.ops.programs import check_program
+from tests.ops.exports import check_export
 from tests.ops.rules import check_rule
 
 convolution = torch.ops.aten.convolution.default
@@ -167,7 +167,7 @@ def test_images_of_any_size(device: Device) -> None:
     height, width = Dim("height", min=5, max=9), Dim("width", min=5, max=13)
     lives = [(9, 13), (5, 5), (8, 7), (5, 13), (9, 6)]
     shapes = ({2: height, 3: width},)
-    check_program(device, Convolutions(), lambda h, w: (torch.randn(1, 4, h, w),), lives, shapes)
+    check_export(device, Convolutions(), lambda h, w: (torch.randn(1, 4, h, w),), lives, shapes)
 
 
 def test_batches_of_any_size(device: Device) -> None:
@@ -175,7 +175,7 @@ def test_batches_of_any_size(device: Device) -> None:
     batch, height, width = Dim("batch", max=3), Dim("height", min=5, max=7), Dim("width", min=5, max=9)
     lives = [(3, 7, 9), (1, 5, 5), (2, 6, 8)]
     shapes = ({0: batch, 2: height, 3: width},)
-    check_program(device, Convolutions(), lambda b, h, w: (torch.randn(b, 4, h, w),), lives, shapes)
+    check_export(device, Convolutions(), lambda b, h, w: (torch.randn(b, 4, h, w),), lives, shapes)
 
 
 class Sequences(nn.Module):
@@ -200,12 +200,36 @@ class Sequences(nn.Module):
 def test_sequences_of_any_length(device: Device) -> None:
     length = Dim("length", min=5, max=50)
     lives = [(50,), (7,), (33,), (5,), (50,)]
-    check_program(device, Sequences(), lambda n: (torch.randn(1, 5, n),), lives, ({2: length},))
+    check_export(device, Sequences(), lambda n: (torch.randn(1, 5, n),), lives, ({2: length},))
+
+
+def test_a_network_in_half(device: Device) -> None:
+    """float32 outside, float16 inside: every kind of layer, each feeding the next."""
+    network = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 8, 3, groups=8),
+        nn.GroupNorm(2, 8),
+        nn.Upsample(scale_factor=2, mode="bilinear"),
+    )
+    height, width = Dim("height", min=8, max=17), Dim("width", min=8, max=20)
+    check_export(
+        device,
+        network.eval(),
+        lambda h, w: (torch.randn(1, 3, h, w),),
+        [(17, 20), (8, 9), (13, 20)],
+        ({2: height, 3: width},),
+        rtol=1e-2,
+        atol=1e-2,
+        compile_options={"force_fp16": True},
+    )
 
 
 def test_volumes(device: Device) -> None:
     module = nn.Sequential(nn.Conv3d(2, 5, (2, 3, 3), padding=1), nn.ConvTranspose3d(5, 2, 2, stride=2))
-    check_program(device, module, lambda d: (torch.randn(2, 2, d, 4, 5),), [(3,)])
+    check_export(device, module, lambda d: (torch.randn(2, 2, d, 4, 5),), [(3,)])
 
 
 def test_an_image_smaller_than_the_window_is_refused(device: Device) -> None:

@@ -16,7 +16,7 @@ import pteron
 from pteron.errors import InputError
 from pteron.gpu.device import Device
 from tests.exporting import export
-from tests.ops.programs import check_program
+from tests.ops.exports import check_export
 from tests.ops.rules import check_rule
 
 aten = torch.ops.aten
@@ -200,7 +200,7 @@ def test_images_of_any_size(device: Device) -> None:
     height, width = Dim("height", min=2, max=7), Dim("width", min=2, max=9)
     lives = [(7, 9), (2, 5), (7, 3), (4, 9)]
     shapes = ({2: height, 3: width},)
-    check_program(device, Images(), lambda h, w: (torch.randn(1, 4, h, w),), lives, shapes)
+    check_export(device, Images(), lambda h, w: (torch.randn(1, 4, h, w),), lives, shapes)
 
 
 class Warp(nn.Module):
@@ -218,7 +218,7 @@ def test_grids_of_any_size(device: Device) -> None:
         return torch.randn(1, 3, 5, 6), torch.rand(1, h, w, 2) * 3 - 1.5
 
     shapes = (None, {1: height, 2: width})
-    check_program(device, Warp(), make, [(7, 9), (2, 5), (7, 3)], shapes)
+    check_export(device, Warp(), make, [(7, 9), (2, 5), (7, 3)], shapes)
 
 
 class Edges(nn.Module):
@@ -234,7 +234,7 @@ class Edges(nn.Module):
 
 
 def test_a_batch_of_fixed_size(device: Device) -> None:
-    check_program(device, Edges(), lambda b: (torch.randn(b, 4, 6, 8),), [(2,)])
+    check_export(device, Edges(), lambda b: (torch.randn(b, 4, 6, 8),), [(2,)])
 
 
 def test_cutting_more_than_there_is_is_refused(device: Device) -> None:

@@ -14,7 +14,7 @@ import pteron
 from pteron.errors import InputError
 from pteron.gpu.device import Device
 from tests.exporting import export
-from tests.ops.programs import check_program
+from tests.ops.exports import check_export
 from tests.ops.rules import Sym, check_rule
 
 aten = torch.ops.aten
@@ -124,7 +124,7 @@ def test_images_of_any_size(device: Device) -> None:
     height, width = Dim("height", min=2, max=8), Dim("width", min=2, max=9)
     lives = [(8, 9), (3, 5), (8, 2), (2, 9)]
     shapes = ({2: height, 3: width},)
-    check_program(device, ImageNorms(), lambda h, w: (torch.randn(1, 6, h, w),), lives, shapes)
+    check_export(device, ImageNorms(), lambda h, w: (torch.randn(1, 6, h, w),), lives, shapes)
 
 
 class RowNorms(nn.Module):
@@ -142,7 +142,7 @@ class RowNorms(nn.Module):
 def test_rows_of_any_number(device: Device) -> None:
     rows = Dim("rows", min=2, max=11)
     lives = [(11,), (2,), (6,), (11,)]
-    check_program(device, RowNorms(), lambda n: (torch.randn(1, n, 7),), lives, ({1: rows},))
+    check_export(device, RowNorms(), lambda n: (torch.randn(1, n, 7),), lives, ({1: rows},))
 
 
 def test_a_width_that_is_not_the_norms_is_refused(device: Device) -> None:

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from pteron.errors import UnsupportedError
 from pteron.gpu.device import Device
-from tests.ops.programs import check_program
+from tests.ops.exports import check_export
 from tests.ops.rules import check_rule
 
 aten = torch.ops.aten
@@ -141,7 +141,7 @@ def test_images_of_any_size(device: Device) -> None:
     height, width = Dim("height", min=4, max=10), Dim("width", min=4, max=9)
     lives = [(10, 9), (4, 7), (5, 9), (10, 4)]
     shapes = ({2: height, 3: width},)
-    check_program(device, Pools(), lambda h, w: (torch.randn(1, 3, h, w),), lives, shapes)
+    check_export(device, Pools(), lambda h, w: (torch.randn(1, 3, h, w),), lives, shapes)
 
 
 class FixedPools(nn.Module):
@@ -156,4 +156,4 @@ class FixedPools(nn.Module):
 
 
 def test_a_batch_of_fixed_size(device: Device) -> None:
-    check_program(device, FixedPools(), lambda b: (torch.randn(b, 3, 8, 11),), [(2,)])
+    check_export(device, FixedPools(), lambda b: (torch.randn(b, 3, 8, 11),), [(2,)])

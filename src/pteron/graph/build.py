@@ -13,7 +13,6 @@ from pteron.graph.op import OpError
 from pteron.graph.rewrite import REWRITES
 from pteron.graph.values import Arg, Constant, Graph, Node, Shape, SymInt, Tensor, ValueId, values_in
 
-COPY = "pteron.copy"
 CAST = "pteron.cast"
 WRITE_BACK = "pteron.write_back"
 NO_OPERATOR = "there is no such operator"
