@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional
 
 from pteron.gpu.device import Device
+from tests.ops.programs import check_program
 from tests.ops.rules import OneNode, check_rule
 
 INF, NAN = math.inf, math.nan
@@ -309,3 +310,63 @@ def test_shapes_that_do_not_broadcast_are_refused(device: Device) -> None:
     with pytest.raises(Exception, match="do not broadcast"):
         node([wide(3), wide(2)])
     node.close()
+
+
+def every_delegated_one(x: torch.Tensor, y: torch.Tensor, row: torch.Tensor) -> list[torch.Tensor]:
+    a = x.abs() + 0.1
+    return [
+        *(
+            f(x)
+            for f in (torch.abs, torch.exp, torch.neg, torch.tanh, torch.round, torch.sigmoid, torch.relu)
+        ),
+        *(f(x) for f in (torch.sin, torch.cos, functional.hardswish, functional.gelu, functional.hardshrink)),
+        *(f(a) for f in (torch.sqrt, torch.rsqrt, torch.log10)),
+        *(f(x, row) for f in (torch.add, torch.sub, torch.mul, torch.minimum, torch.eq, torch.lt, torch.ge)),
+        functional.leaky_relu(x, 0.2),
+        functional.gelu(x, approximate="tanh"),
+        torch.clamp(x, -0.5, 0.5),
+        functional.hardtanh(x),
+        x**2,
+        torch.pow(a, y),
+        torch.div(x, a),
+        torch.div(x, a, rounding_mode="floor"),
+        torch.where(x > y, x, row),
+        (x > 0.1) & (y < 0.5) | ~(x == y),
+        torch.logical_not(x > 0),
+        (x * 5).to(torch.int32) + 3,
+        (x > 0).float(),
+    ]
+
+
+def test_a_program_of_them_all(device: Device) -> None:
+    make = lambda n: (torch.randn(n, 5), torch.randn(n, 5), torch.randn(5))
+    check_program(device, every_delegated_one, make, [{0: "n"}, {0: "n"}, {}])
+
+
+def every_one_outside(x: torch.Tensor) -> list[torch.Tensor]:
+    a = x.abs() + 1.1
+    return [
+        *(
+            f(x)
+            for f in (torch.expm1, torch.tan, torch.atan, torch.asinh, torch.sign, torch.trunc, torch.isnan)
+        ),
+        *(f(a) for f in (torch.log, torch.log2, torch.log1p, torch.acosh, torch.reciprocal)),
+        *(f(x / a) for f in (torch.asin, torch.acos, torch.atanh)),
+        *(
+            f(x)
+            for f in (functional.elu, functional.silu, functional.mish, functional.softplus, functional.glu)
+        ),
+        torch.fmod(x, a),
+        torch.remainder(x, 0.7),
+        torch.atan2(x, a),
+        torch.maximum(x, a),
+        torch.masked_fill(x, x > 0, -INF),
+        torch.logical_xor(x > 0, a > 2),
+        (x * 9).int() ^ 5,
+        torch.addcmul(x, a, x, value=0.5),
+        torch.lerp(x, a, 0.25),
+    ]
+
+
+def test_a_program_without_a_delegate(device: Device) -> None:
+    check_program(device, every_one_outside, lambda n: (torch.randn(n, 6),), [{0: "n"}], partitioner=False)

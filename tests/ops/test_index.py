@@ -12,6 +12,7 @@ import torch
 
 from pteron.errors import InputError
 from pteron.gpu.device import Device
+from tests.ops.programs import check_program
 from tests.ops.rules import OneNode, check_rule
 
 TYPES = [torch.float32, torch.float16, torch.int32, torch.int8, torch.bool]
@@ -147,3 +148,23 @@ def test_indices_out_of_range_are_refused(device: Device) -> None:
         node([args[0], 0, torch.tensor([0, 1, 5, 2])])
     node([args[0], 0, torch.tensor([0, 1, 4, 2])])
     node.close()
+
+
+def every_one(x: torch.Tensor, rows: torch.Tensor, places: torch.Tensor) -> list[torch.Tensor]:
+    return [
+        torch.index_select(x, 0, rows),
+        torch.index_select(x, 1, places[0] % 4),
+        torch.gather(x, 1, places % 4),
+        x[rows],
+        x[rows, places[:, 0] % 4],
+        torch.nn.functional.embedding(places, x),
+        x.scatter(1, places % 4, 1.5),
+        x.scatter_add(0, places, x),
+        x.index_put((rows,), x[0]),
+    ]
+
+
+@pytest.mark.parametrize("partitioner", [True, False], ids=["delegated", "outside"])
+def test_a_program_of_them_all(device: Device, partitioner: bool) -> None:
+    make = lambda n: (torch.randn(n, 4), torch.arange(n).flip(0), torch.randint(0, n, (n, 4)))
+    check_program(device, every_one, make, [{0: "n"}, {0: "n"}, {0: "n"}], partitioner=partitioner)

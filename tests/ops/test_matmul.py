@@ -12,6 +12,7 @@ import torch
 
 from pteron.errors import InputError
 from pteron.gpu.device import Device
+from tests.ops.programs import check_program
 from tests.ops.rules import OneNode, check_rule
 
 # Sizes of which some are multiples of four and some are not, so that both kernels take their turn.
@@ -102,3 +103,26 @@ def test_sizes_that_do_not_match_are_refused(device: Device) -> None:
     with pytest.raises(InputError, match=r"inner dimensions differ: \(4, 7\) @ \(8, 4\)"):
         node([floats(4, 7), floats(8, 4)])
     node.close()
+
+
+class Products(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.aligned = torch.nn.Linear(8, 12)
+        self.ragged = torch.nn.Linear(12, 7, bias=False)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            self.ragged(self.aligned(x)),
+            x @ x.transpose(1, 2),
+            x.transpose(1, 2) @ x,
+            torch.addmm(y, x[0], self.aligned.weight[:8], beta=0.5, alpha=2.0),
+            torch.mm(y.t(), y),
+            torch.baddbmm(x, x, x.transpose(1, 2) @ x),
+        ]
+
+
+@pytest.mark.parametrize("partitioner", [True, False], ids=["delegated", "outside"])
+def test_a_program_of_them_all(device: Device, partitioner: bool) -> None:
+    make = lambda n: (floats(2, n, 8), floats(n, 8))
+    check_program(device, Products(), make, [{1: "n"}, {0: "n"}], partitioner=partitioner)

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from pteron.gpu.device import Device
+from tests.ops.programs import check_program
 from tests.ops.rules import check_rule
 
 Make = Callable[[int], list[Any]]
@@ -215,3 +216,47 @@ def test_running_sums(device: Device, dim: int) -> None:
     check_rule(
         device, "aten.cumprod.default", lambda n: [floats(n), dim, None], lambda x, d, t: torch.cumprod(x, d)
     )
+
+
+def delegated(x: torch.Tensor) -> list[torch.Tensor]:
+    return [
+        x.sum(1),
+        x.sum((0, 2), keepdim=True),
+        x.mean((1, 2)),
+        x.mean(0, keepdim=True),
+        x.amax(-1),
+        x.amin(0),
+        x.amax((0, 2)),
+        x.argmax(-1),
+        x.argmin(1, keepdim=True),
+        x.softmax(0),
+        x.log_softmax(1),
+    ]
+
+
+def test_a_program_of_them_all(device: Device) -> None:
+    check_program(device, delegated, lambda n: (torch.randn(3, n, 5),), [{1: "n"}])
+
+
+def outside(x: torch.Tensor) -> list[torch.Tensor]:
+    return [
+        x.sum(),
+        x.mean(),
+        x.argmax(),
+        x.var(1),
+        x.std((0, 2), correction=0),
+        *x.max(1),
+        *x.min(0),
+        (x > 1).any(1),
+        (x > -1).all(),
+        x.prod(1),
+        x.cumsum(1),
+        torch.logsumexp(x, (1, 2)),
+        (x > 0).sum(1),
+        *torch.sort(x, dim=1),
+        *torch.topk(x, 2, dim=1),
+    ]
+
+
+def test_a_program_without_a_delegate(device: Device) -> None:
+    check_program(device, outside, lambda n: (torch.randn(3, n, 5),), [{1: "n"}], partitioner=False)

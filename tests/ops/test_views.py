@@ -12,6 +12,7 @@ import torch
 
 from pteron.errors import InputError
 from pteron.gpu.device import Device
+from tests.ops.programs import check_program
 from tests.ops.rules import OneNode, Sym, check_rule
 
 TYPES = [torch.float32, torch.float16, torch.int32, torch.int8, torch.bool]
@@ -170,3 +171,35 @@ def test_split_must_cover_the_dimension(device: Device) -> None:
     with pytest.raises(InputError, match="do not split dimension 0 of live size 4"):
         node([values(4, 3), [2, 3], 0])
     node.close()
+
+
+def every_one(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+    return [
+        x.permute(2, 0, 1),
+        x[:, 1:-1],
+        x[:, ::2],
+        x[:, -1],
+        x.flip(1),
+        x.repeat(2, 1, 1),
+        x.unsqueeze(1).expand(3, 2, -1, 5),
+        torch.cat([x, y, x], 1),
+        torch.cat([x > 0, y > 0], 2),
+        torch.stack([x, y], 1),
+        *torch.split(x, [2, 3], 2),
+        x.reshape(3, -1),
+        x.squeeze(),
+        torch.tril(x.transpose(0, 1)),
+        *torch.unbind(x, 0),
+        torch.zeros_like(x, dtype=torch.bool),
+        torch.full_like(x, 2, dtype=torch.int32),
+        torch.arange(x.shape[1]),
+        torch.full((x.shape[1], 2), -torch.inf),
+        torch.slice_scatter(x, y[:, :1], 1, 1, 2),
+        torch.select_scatter(x, y[0], 0, -1),
+    ]
+
+
+@pytest.mark.parametrize("partitioner", [True, False], ids=["delegated", "outside"])
+def test_a_program_of_them_all(device: Device, partitioner: bool) -> None:
+    make = lambda n: (torch.randn(3, n, 5), torch.randn(3, n, 5))
+    check_program(device, every_one, make, [{1: "n"}, {1: "n"}], (9, 4, 6, 9, 5), partitioner=partitioner)
