@@ -4,8 +4,9 @@
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -n 2 --dist loadgroup -q
 
-demo: setup
-	@$(PY) examples/transformer_block.py
+demo:
+	@bash scripts/setup.sh llm
+	@$(PY) examples/smollm2.py
 
 test: setup lint
 	$(PYTEST) -m "not slow"

