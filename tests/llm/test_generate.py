@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import json
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pteron.llm
-from pteron.errors import InputError
+from pteron.errors import InputError, PteronError
 from pteron.gpu.device import Device
-from pteron.llm import ContextFull, Detokenizer, LanguageModel, Tokenizer
+from pteron.llm import ChatTemplate, ContextFull, Detokenizer, LanguageModel, Tokenizer
 from pteron.llm.tokenizer import StopStrings
 from tests.llm.reciter import reciter
 from tests.llm.tiny_llama import CONTEXT, GREEDY_PROMPTS, GREEDY_TOKENS, MAX_LENGTH, tokenizer_json
@@ -68,6 +72,25 @@ def test_nothing_is_allocated_or_compiled_after_the_first_answer(llm: LanguageMo
     before = device.allocations, device.compilations
     llm.generate(LONG, max_new_tokens=5)
     assert (device.allocations, device.compilations) == before
+
+
+def test_only_the_last_row_of_logits_is_read_back(llm: LanguageModel) -> None:
+    method, state = llm.decoder.method, llm.decoder.new_state()
+    for length in (MAX_LENGTH, 5, 1):
+        inputs = (np.arange(length, dtype=np.int64)[None], np.zeros(1, np.int64))
+        row = method.execute(inputs, state=state, last_row=True)[0]
+        np.testing.assert_array_equal(row, method(*inputs, state=state)[0, -1])
+    state.close()
+
+
+def test_metadata_does_not_run_the_gpu(
+    model_folder: Path, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Device, "run")
+    with pteron.load(model_folder / "model.pte", device=device) as program:
+        assert program.method("get_max_context_len")() == CONTEXT
+        assert program.method("use_kv_cache")() is True
+        assert len(program.method("get_eos_ids")()) == 2
 
 
 # -- endings ------------------------------------------------------------------------------------
@@ -315,3 +338,20 @@ def test_a_smaller_context_on_request(model_folder: Path, device: Device) -> Non
     with pteron.llm.load(model_folder / "model.pte", device=device, context_length=20) as llm:
         answer = llm.generate("hello", eos_token_id=[])
         assert len(llm.encode("hello")) + len(answer.tokens) == 21
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "use"),
+    [
+        ("tokenizers", "llm", lambda: Tokenizer("{}")),
+        ("jinja2", "llm", lambda: ChatTemplate("")),
+        ("starlette", "server", lambda: importlib.reload(importlib.import_module("pteron.server"))),
+    ],
+)
+def test_a_missing_package_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, package: str, extra: str, use: Callable[[], object]
+) -> None:
+    importlib.import_module("pteron.server")
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(PteronError, match=rf"'{package}' is needed: pip install 'pteron\[{extra}\]'"):
+        use()

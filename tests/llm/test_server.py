@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,7 +21,7 @@ import pytest
 import uvicorn
 
 from pteron.llm import LanguageModel, Stream
-from pteron.server import QueueFull, Scheduler, create_app
+from pteron.server import QueueFull, Scheduler, SchedulerClosed, create_app
 from tests.llm.reciter import reciter
 from tests.llm.tiny_llama import CONTEXT
 
@@ -365,6 +369,48 @@ def test_answers_take_turns(llm: LanguageModel) -> None:
     scheduler.close()
     assert sorted(order) == ["a"] * 10 + ["b"] * 10
     assert "ababab" in "".join(order)
+
+
+def test_a_stopped_scheduler_leaves_nobody_waiting(llm: LanguageModel) -> None:
+    scheduler = Scheduler(sessions=1, queue=1)
+    inside, go_on = threading.Event(), threading.Event()
+    made: list[Any] = []
+    refused: list[Any] = []
+
+    def hold(done: int, total: int) -> None:
+        inside.set()
+        go_on.wait(30)
+
+    scheduler.submit(llm.stream("x" * 40, on_prefill=hold), made.append)
+    assert inside.wait(30)
+    scheduler.submit(llm.stream("hello"), refused.append)
+    scheduler.stop()
+    go_on.set()
+    scheduler.close()
+    assert [piece.finish_reason for piece in made] == ["cancelled"]
+    assert [type(error) for error in refused] == [SchedulerClosed]
+    with pytest.raises(SchedulerClosed):
+        scheduler.submit(llm.stream("hello"), made.append)
+
+
+def test_an_interrupted_server_ends_at_once_and_in_peace(model_folder: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "pteron", "serve", str(model_folder / "model.pte"), "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        wait_until(lambda: is_up(f"http://127.0.0.1:{port}"), seconds=60)
+        server.send_signal(signal.SIGINT)
+        output, _ = server.communicate(timeout=30)
+    assert server.returncode == 0, output
+    assert "Traceback" not in output
+
+
+def is_up(url: str) -> bool:
+    try:
+        return idle(url)
+    except httpx.TransportError:
+        return False
 
 
 def test_waiting_work_that_is_cancelled_makes_room(llm: LanguageModel) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 if TYPE_CHECKING:
     from pteron.llm import LanguageModel, Options, Piece, Stream
@@ -99,15 +98,18 @@ def opened(source: Source) -> Iterator[LanguageModel]:
 @contextmanager
 def loading_bar(model: Path, device: Any) -> Iterator[None]:
     """How much has reached the GPU, as the device itself counts it, while the block runs."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
     console = progress_console()
     columns = (TextColumn("loading {task.description}"), BarColumn(), DownloadColumn(binary_units=True))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(model.name, total=model.stat().st_size)
+        total = model.stat().st_size
+        task = progress.add_task(model.name, total=total)
         done = threading.Event()
 
         def watch() -> None:
             while not done.wait(0.1):
-                progress.update(task, completed=device.allocated_nbytes)
+                progress.update(task, completed=min(device.allocated_nbytes, total))
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
@@ -122,6 +124,8 @@ class PromptBar:
     """How much of the prompt has been read; gone when the answer begins."""
 
     def __init__(self) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
         console = progress_console()
         columns = (SpinnerColumn(), TextColumn("reading the prompt"), BarColumn(), MofNCompleteColumn())
         self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -88,7 +88,7 @@ class Companions:
         stated = json.loads(self._config()).get("chat_template")
         if isinstance(stated, list):  # several, by name
             stated = {entry["name"]: entry["template"] for entry in stated}.get("default")
-        return stated
+        return stated if isinstance(stated, str) else None
 
     def special_tokens(self, tokenizer: Tokenizer, decoder: Decoder) -> dict[str, str]:
         """By name, as templates ask for them."""

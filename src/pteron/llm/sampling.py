@@ -101,7 +101,8 @@ def distribution(scores: Row, options: Sampling) -> tuple[np.ndarray[Any, Any], 
 
 def softmax(scores: Row, temperature: float) -> Row:
     powers: Row = np.exp((scores - scores.max()) / temperature)
-    return powers / powers.sum()
+    powers /= powers.sum()
+    return powers
 
 
 def _check(name: str, value: Any, good: bool, expected: str) -> None:

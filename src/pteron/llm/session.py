@@ -65,7 +65,7 @@ class Session:
                 self._turn = None
 
     def _end_turn(self) -> None:
-        earlier = self._turn and self._turn()
+        earlier = None if self._turn is None else self._turn()
         if earlier is not None and not earlier.close():
             raise PteronError(
                 "the session is answering in another thread: cancel that answer, or use another session"

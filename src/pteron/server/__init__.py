@@ -9,6 +9,6 @@ with needs("server", "to serve a model"):
     import uvicorn  # noqa: F401
 
 from pteron.server.app import LOOPBACK, create_app, serve
-from pteron.server.scheduler import QueueFull, Scheduler
+from pteron.server.scheduler import QueueFull, Scheduler, SchedulerClosed
 
-__all__ = ["LOOPBACK", "QueueFull", "Scheduler", "create_app", "serve"]
+__all__ = ["LOOPBACK", "QueueFull", "Scheduler", "SchedulerClosed", "create_app", "serve"]

@@ -6,7 +6,8 @@ import asyncio
 import hmac
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -41,7 +42,8 @@ def create_app(
     queue: how many more may wait; those beyond get status 429.
     api_key: what clients must send; hosts: the Host headers that are answered to (None: any).
     """
-    endpoints = Endpoints(llm, name, Scheduler(sessions, queue))
+    scheduler = Scheduler(sessions, queue)
+    endpoints = Endpoints(llm, name, scheduler)
     app = Starlette(
         routes=[
             Route("/v1/models", endpoints.models),
@@ -53,6 +55,7 @@ def create_app(
         exception_handlers={ApiError: _answer_error},
         lifespan=endpoints.lifespan,
     )
+    app.state.scheduler = scheduler
     app.add_middleware(Gate, api_key=api_key, hosts=hosts)
     return app
 
@@ -61,9 +64,17 @@ def serve(llm: LanguageModel, *, host: str = "127.0.0.1", port: int = 8080, **op
     """Serve a model until the process is interrupted. The options are those of `create_app`."""
     # A web page can have its browser call a local server by its own name: only local names are answered.
     options.setdefault("hosts", LOOPBACK if host in LOOPBACK else None)
-    uvicorn.run(
-        create_app(llm, **options), host=host, port=port, log_level="info", timeout_graceful_shutdown=2
-    )
+    config = uvicorn.Config(create_app(llm, **options), host=host, port=port, timeout_graceful_shutdown=5)
+    with suppress(KeyboardInterrupt):
+        Server(config).run()
+
+
+class Server(uvicorn.Server):
+    """When it is told to end, it ends the answers that are being made, and need not wait for them."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.config.app.state.scheduler.stop()  # type: ignore[union-attr]
+        super().handle_exit(sig, frame)
 
 
 class Endpoints:
@@ -203,6 +214,8 @@ async def _client_leaves(http: HttpRequest) -> None:
 
 
 def _as_api_error(error: Exception) -> ApiError:
+    if isinstance(error, SchedulerClosed):
+        return ApiError(503, str(error))
     return ApiError(500, f"the answer could not be made: {error}")
 
 

@@ -70,14 +70,20 @@ class Scheduler:
             if job in self._waiting:
                 self._waiting.remove(job)
 
-    def close(self) -> None:
-        """Cancel everything, and end the thread."""
+    def stop(self) -> None:
+        """Take no more work, and end what there is: answers as cancelled, waiting ones as refused."""
         with self._changed:
             self._closed = True
+            for job in self._waiting:
+                job.deliver(SchedulerClosed("the server is shutting down"))
             self._waiting.clear()
             for job in self._active:
                 job.stream.cancel()
             self._changed.notify()
+
+    def close(self) -> None:
+        """Stop, and wait until everything has ended."""
+        self.stop()
         self._thread.join()
 
     def _run(self) -> None:
