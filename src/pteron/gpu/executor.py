@@ -180,7 +180,8 @@ class Executor:
         The parameters are still all zero, and a kernel that is given zero elements writes nothing.
         """
         once = {site.pipeline: state.groups[site] if site.uses_state else site.group for site in self.sites}
-        self.device.run((), [command(pipeline, group, (1, 1, 1)) for pipeline, group in once.items()], ())
+        if once:
+            self.device.run((), [command(pipeline, group, (1, 1, 1)) for pipeline, group in once.items()], ())
         self.device.finish()
 
     def start(self) -> None:
