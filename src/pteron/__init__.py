@@ -45,6 +45,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "llm":
+        return import_module("pteron.llm")
     if name not in __all__:
         raise AttributeError(f"module 'pteron' has no attribute {name!r}")
     value = getattr(import_module(_HOMES.get(name, "pteron.errors")), name)

@@ -78,7 +78,7 @@ def penalise(scores: Row, seen: set[int], penalty: float) -> None:
 
 
 def distribution(scores: Row, options: Sampling) -> tuple[np.ndarray[Any, Any], Row]:
-    """The tokens that may be drawn, most probable first, and their probabilities.
+    """The tokens that may be drawn, and their probabilities.
 
     Temperature, then top-k, top-p and min-p. Each filter works on what the one before it left.
     """
@@ -87,15 +87,17 @@ def distribution(scores: Row, options: Sampling) -> tuple[np.ndarray[Any, Any], 
         # Ties with the k-th score stay, so the result does not depend on the order of equal tokens.
         least = np.partition(scores, -options.top_k)[-options.top_k]
         tokens = np.flatnonzero(scores >= least)
-    tokens = tokens[np.argsort(-scores[tokens], kind="stable")]
     probabilities = softmax(scores[tokens], options.temperature)
     if options.top_p < 1:
-        before = probabilities.cumsum() - probabilities
-        count = max(1, int((before < options.top_p).sum()))
-        tokens, probabilities = tokens[:count], probabilities[:count]
+        # All tokens below this bound together have less than 1 - p: none of them is kept, so none is sorted.
+        likely = np.flatnonzero(probabilities >= (1 - options.top_p) / len(probabilities))
+        order = likely[np.argsort(-probabilities[likely], kind="stable")]
+        before = probabilities[order].cumsum() - probabilities[order]
+        kept = order[: max(1, int((before < options.top_p).sum()))]
+        tokens, probabilities = tokens[kept], probabilities[kept]
     if options.min_p > 0:
-        count = max(1, int((probabilities >= options.min_p * probabilities[0]).sum()))
-        tokens, probabilities = tokens[:count], probabilities[:count]
+        likely = probabilities >= options.min_p * probabilities.max()
+        tokens, probabilities = tokens[likely], probabilities[likely]
     return tokens, probabilities / probabilities.sum()
 
 
