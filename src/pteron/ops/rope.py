@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pteron.graph.dispatch import Dispatch, describe, quads, threads
+from pteron.graph.dispatch import Bound, Dispatch, describe, quads, threads
 from pteron.graph.live import LiveInt, LiveTensor
 from pteron.graph.op import check, op
 
@@ -33,18 +33,22 @@ def rotate(
         "length": x.shape[1],
         "table": cos.shape[-1],
     }
-    bindings = {"x": x, "cos_table": cos, "sin_table": sin, "start": start, "y": out}
+    bindings: dict[str, Bound] = {"x": x, "cos_table": cos, "sin_table": sin, "start": start, "y": out}
     return Dispatch("rope", bindings, params, threads(quads(x.numel)), code=pairing)
 
 
 def check_pair(xq: LiveTensor, xk: LiveTensor, cos: LiveTensor, sin: LiveTensor, table_width: int) -> None:
-    check(xq.rank == xk.rank == 4, f"q {describe(xq.shape)} and k {describe(xk.shape)} must have 4 dimensions")
+    check(
+        xq.rank == xk.rank == 4, f"q {describe(xq.shape)} and k {describe(xk.shape)} must have 4 dimensions"
+    )
     check(
         xq.shape[1] == xk.shape[1] and xq.shape[3] == xk.shape[3],
         f"q {describe(xq.shape)} and k {describe(xk.shape)} must agree in length and head size",
     )
     check(xq.shape[3] % 2 == 0, f"the head size must be even, not {xq.shape[3]}")
-    check(cos.shape == sin.shape, f"cos {describe(cos.shape)} and sin {describe(sin.shape)} must have one shape")
+    check(
+        cos.shape == sin.shape, f"cos {describe(cos.shape)} and sin {describe(sin.shape)} must have one shape"
+    )
     check(
         cos.rank == 2 and cos.shape[1] == table_width,
         f"the frequency table has shape {describe(cos.shape)}, but rows of {table_width} are needed",

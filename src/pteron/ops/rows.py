@@ -71,7 +71,9 @@ def row_wise(
 def rms_norm(x: LiveTensor, weight: LiveTensor, eps: float, out: LiveTensor) -> Dispatch | list[Dispatch]:
     check(x.rank >= 1, "x must have at least one dimension")
     width = x.shape[-1]
-    check(weight.shape == (width,), f"weight has shape {describe(weight.shape)}, but rows have {width} elements")
+    check(
+        weight.shape == (width,), f"weight has shape {describe(weight.shape)}, but rows have {width} elements"
+    )
     out.resize(x.shape)
     rows = x.numel // width if width else 0
     if width % 4 == 0 and x.dtype == weight.dtype == out.dtype == DType.float32 and weight.is_fixed:
