@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pteron.errors import DeviceError, FormatError, InputError, OutOfMemory, PteronError, UnsupportedError
     from pteron.gpu.adapters import adapters
     from pteron.method import Method
+    from pteron.profiling import profile
     from pteron.program import Program, load
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "adapters",
     "check",
     "load",
+    "profile",
 ]
 
 # Imported when first asked for: reading a file needs no GPU library, and `pteron --help` needs nothing.
@@ -41,6 +43,7 @@ _HOMES = {
     "adapters": "pteron.gpu.adapters",
     "check": "pteron.checking",
     "load": "pteron.program",
+    "profile": "pteron.profiling",
 }
 
 

@@ -14,6 +14,7 @@ from pteron.cli.devices import devices
 from pteron.cli.doctor import doctor
 from pteron.cli.generate import generate
 from pteron.cli.inspect import inspect
+from pteron.cli.profile import profile
 from pteron.cli.run import run
 from pteron.cli.serve import serve
 from pteron.cli.terminal import complain
@@ -71,5 +72,6 @@ app.command()(generate)
 app.command()(serve)
 app.command()(convert)
 app.command()(check)
+app.command()(profile)
 app.command()(devices)
 app.command()(doctor)

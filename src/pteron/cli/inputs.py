@@ -46,6 +46,19 @@ def make_inputs(
     }
 
 
+def live_shapes(method: Method, live: int | None, shapes: Sequence[str]) -> list[str]:
+    """`--shape` arguments, and for the other inputs those of `--live`: every dynamic dimension this long."""
+    if live is None:
+        return list(shapes)
+    tensors = [port.name for port in method.graph.inputs if isinstance(port.value, Tensor)]
+    given = in_order(shapes, tensors, "--shape")
+    for info in method.inputs:
+        if info.name in tensors and info.name not in given and info.dynamic_dims:
+            sizes = [min(live, n) if d in info.dynamic_dims else n for d, n in enumerate(info.max_shape)]
+            given[info.name] = ",".join(map(str, sizes))
+    return [f"{name}={text}" for name, text in given.items()]
+
+
 def _open_archives(inputs: Sequence[str]) -> list[str]:
     """Each `.npz` as one argument per array in it: by name where it is an input's, else in order."""
     opened: list[str] = []

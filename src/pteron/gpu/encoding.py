@@ -31,6 +31,13 @@ def command(pipeline: Any, group: Any, grid: tuple[int, int, int]) -> Command:
     return (pipeline, group, *grid)
 
 
+def one_pass(encoder: Any, commands: Iterable[Command]) -> None:
+    """Record commands the way every ordinary call does."""
+    compute = encoder.begin_compute_pass()
+    encode(compute, commands)
+    compute.end()
+
+
 def encode(compute: Any, commands: Iterable[Command]) -> None:
     """Record commands into an open compute pass. A pipeline that is already set is not set again."""
     if not RAW:

@@ -7,7 +7,7 @@ in one go, encodes the commands of the present plan, and submits once.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -108,7 +108,9 @@ class Executor:
             device.staging(max(self.staging_nbytes, 16), "staging") if self.staging_nbytes else None
         )
         self._commands: tuple[State, list[Command]] | None = None
-        self._shown: list[list[tuple[Site, Grid]]] = [[] for _ in graph.nodes]  # what `_commands` says, by node
+        self._shown: list[list[tuple[Site, Grid]]] = [
+            [] for _ in graph.nodes
+        ]  # what `_commands` says, by node
 
     # -- load -----------------------------------------------------------------------------------
 
@@ -233,17 +235,21 @@ class Executor:
     def commands(self, state: State) -> list[Command]:
         """The present plan as a flat list, kept until the plan or the state changes."""
         if self._commands is None or self._commands[0] is not state:
-            flat: list[Command] = []
-            for index, plan in enumerate(self.live.plans):
-                assert plan is not None
-                for launch in self._launches(index, plan):
-                    if 0 in launch.grid:
-                        continue  # a zero-sized tensor is no work
-                    site = launch.site
-                    group = state.groups[site] if site.uses_state else site.group
-                    flat.append(command(site.pipeline, group, launch.grid))
+            flat = [self._command(launch, state) for _, launch in self.launched()]
             self._commands = (state, flat)
         return self._commands[1]
+
+    def launched(self) -> Iterator[tuple[int, Launch]]:
+        """What the present plan runs, in order, each with its node's index."""
+        for index, plan in enumerate(self.live.plans):
+            assert plan is not None
+            for launch in self._launches(index, plan):
+                if 0 not in launch.grid:  # a zero-sized tensor is no work
+                    yield index, launch
+
+    def _command(self, launch: Launch, state: State) -> Command:
+        site = launch.site
+        return command(site.pipeline, state.groups[site] if site.uses_state else site.group, launch.grid)
 
     def write_params(self, span: tuple[int, int]) -> None:
         first, last = span

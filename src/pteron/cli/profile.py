@@ -1,0 +1,209 @@
+"""`pteron profile`: where the time of a call goes, by operator, by node, and on a timeline."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_json
+
+if TYPE_CHECKING:
+    from pteron.profiling import NodeProfile, OpProfile, Profile
+    from pteron.workload import Workload
+
+
+class Order(StrEnum):
+    op = "op"
+    node = "node"
+
+
+def profile(
+    model: Annotated[Path, typer.Argument(help="A .pte file.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="[NAME=]FILE|NUMBER",
+            help="A .npy or .npz file, or a number. Repeatable, in the order of the inputs or with a name.",
+        ),
+    ] = None,
+    shapes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shape",
+            "-s",
+            metavar="[NAME=]SHAPE",
+            help="The live shape of a tensor input without a file, such as 1,7,64. Default: the largest.",
+        ),
+    ] = None,
+    live: Annotated[
+        int | None, typer.Option("--live", "-l", min=1, help="Make every dynamic dimension this long.")
+    ] = None,
+    random: Annotated[bool, typer.Option("--random", "-r", help="Random numbers instead of zeros.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Of the random numbers.")] = 0,
+    method: Annotated[str, typer.Option("--method", "-m", help="The method to call.")] = "forward",
+    repeat: Annotated[int, typer.Option("--repeat", "-n", min=1, help="Calls to take the median of.")] = 5,
+    by: Annotated[
+        Order | None, typer.Option("--by", help="Only this table. Default: both.", case_sensitive=False)
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="The most rows of a table.")] = 15,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Write a timeline for ui.perfetto.dev, as JSON.")
+    ] = None,
+    data: Annotated[
+        list[Path] | None, typer.Option("--data", help="A .ptd file that holds weights. Repeatable.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", "-d", help="An adapter's index, or part of its name.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Tell what each operator of a .pte file costs on the GPU, and what the host adds."""
+    from pteron import profiling
+    from pteron.cli.inputs import live_shapes, make_inputs
+    from pteron.program import load
+
+    with load(model, data_path=data, device=device) as program:
+        if method not in program.method_names:
+            names = ", ".join(program.method_names)
+            raise typer.BadParameter(f"there is no method {method!r}; there are {names}")
+        loaded = program.method(method)
+        sizes = live_shapes(loaded, live, shapes or [])
+        given = make_inputs(loaded, inputs or [], sizes, "random" if random else "zeros", seed)
+        found = profiling.profile(loaded, [item.value for item in given.values()], repeat=repeat)
+    if trace:
+        trace.write_text(json.dumps(profiling.trace(found)), "utf-8")
+    if as_json:
+        print_json({"file": str(model), **profile_json(found)})
+    else:
+        show(model.name, found, by, top)
+        if trace:
+            console().print(Text(f"\n  saved {trace}: open it at ui.perfetto.dev"))
+
+
+def profile_json(found: Profile) -> dict[str, Any]:
+    host = found.host
+    return {
+        "method": found.method,
+        "device": found.adapter,
+        "calls": found.calls,
+        "timestamps": found.has_timestamps,
+        "seconds": {
+            "wall": host.wall,
+            "cpu": found.cpu_seconds,
+            "gpu": found.gpu_seconds,
+            "prepare": host.prepare,
+            "encode": host.encode,
+            "wait_and_read": host.rest,
+        },
+        "ops": [
+            {"op": o.op, "nodes": o.nodes, "dispatches": o.dispatches, "seconds": o.seconds, **_work(o.work)}
+            for o in found.by_op()
+        ],
+        "nodes": [
+            {
+                "node": n.index,
+                "op": n.op,
+                "route": n.route,
+                "reads": [list(shape) for shape in n.reads],
+                "writes": [list(shape) for shape in n.writes],
+                "seconds": n.seconds,
+                **_work(n.work),
+                "kernels": [d.kernel for d in n.dispatches],
+            }
+            for n in found.nodes
+        ],
+    }
+
+
+def _work(work: Workload) -> dict[str, int | None]:
+    return {"flops": work.flops, "bytes": work.nbytes}
+
+
+def show(name: str, found: Profile, by: Order | None, top: int) -> None:
+    from pteron.profiling import by_cost
+
+    out = console()
+    out.print(heading(f"{name}: {found.method}", f"on {found.adapter}, medians of {found.calls} calls"))
+    out.print(grid(_summary(found)))
+    if not found.has_timestamps:
+        out.print(
+            Text("  this adapter has no timestamp queries: the host's times are all there is", "yellow")
+        )
+    whole = found.gpu_seconds
+    if by is not Order.node:
+        ops = found.by_op()
+        rows = [(_short(o.op), f"{o.nodes}", *_costs(o, whole)) for o in ops[:top]]
+        out.print()
+        out.print(grid(rows, header=("operator", "nodes", *_HEADER)))
+        _say_rest(out, len(ops) - top, "operator")
+    if by is not Order.op:
+        nodes: list[NodeProfile] = by_cost(found.nodes)
+        rows = [(f"{n.index}", _label(n), *_costs(n, whole), _shapes(n)) for n in nodes[:top]]
+        out.print()
+        out.print(grid(rows, header=("node", "operator, route", *_HEADER, "live shapes")))
+        _say_rest(out, len(nodes) - top, "node")
+
+
+_HEADER = ("ms", "share", "bytes", "GFLOP/s", "GB/s")
+
+
+def _summary(found: Profile) -> list[tuple[str, str]]:
+    host, gpu = found.host, found.gpu_seconds
+    rows = [
+        ("call", f"{_ms(host.wall)} ms wall, {_ms(found.cpu_seconds)} ms CPU time of all threads"),
+        (
+            "host",
+            f"{_ms(host.prepare)} ms prepare, {_ms(host.encode)} ms encode, {_ms(host.rest)} ms until read",
+        ),
+    ]
+    if gpu is not None:
+        count = sum(len(node.dispatches) for node in found.nodes)
+        rows.append(
+            ("GPU", f"{_ms(gpu)} ms in {plural(count, 'kernel')} of {plural(len(found.nodes), 'node')}")
+        )
+    return rows
+
+
+def _costs(item: NodeProfile | OpProfile, whole: float | None) -> tuple[str, ...]:
+    work, seconds = item.work, item.seconds
+    if not seconds or not whole:
+        return ("", "", nbytes(work.nbytes), "", "")
+    rate = f"{work.flops / seconds / 1e9:.2f}" if work.flops is not None else ""
+    return (
+        _ms(seconds),
+        f"{100 * seconds / whole:.1f}%",
+        nbytes(work.nbytes),
+        rate,
+        f"{work.nbytes / seconds / 1e9:.2f}",
+    )
+
+
+def _short(op: str) -> str:
+    return op.removesuffix(".default")
+
+
+def _label(node: NodeProfile) -> str:
+    return _short(node.op) if node.route in ("", "only") else f"{_short(node.op)}, {node.route}"
+
+
+def _shapes(node: NodeProfile) -> str:
+    def text(shapes: tuple[tuple[int, ...], ...]) -> str:
+        return " ".join("×".join(map(str, shape)) or "1" for shape in shapes)
+
+    return f"{text(node.reads)} → {text(node.writes)}"
+
+
+def _say_rest(out: Any, count: int, noun: str) -> None:
+    if count > 0:
+        out.print(Text(f"  and {plural(count, f'more {noun}')}: see --top", style="dim"))
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.3f}"
