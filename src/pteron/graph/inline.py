@@ -186,7 +186,7 @@ def _alike(a: Tensor, b: Tensor) -> bool:
 def split_call(
     graph: vulkan.VkGraph, args: Sequence[int], plan: schema.ExecutionPlan
 ) -> tuple[list[tuple[int, int]], Sequence[int]]:
-    """A call's inputs as pairs of the delegate's value and the plan's, and the plan's values for its outputs."""
+    """A call's inputs, as pairs of the delegate's value and the plan's, and where its outputs go."""
 
     def is_tensor(at: int) -> bool:
         return at < len(args) and isinstance(plan.values[args[at]].val, schema.Tensor)

@@ -59,7 +59,9 @@ class OpSpec:
         """Arguments as the rule takes them: counted, and scalars coerced."""
         args = tuple(args)
         if len(args) != len(self.parameters):
-            raise OpError(f"takes {len(self.parameters)} arguments {self.parameters}, the file has {len(args)}")
+            raise OpError(
+                f"takes {len(self.parameters)} arguments {self.parameters}, the file has {len(args)}"
+            )
         return tuple(map(_coerce, self.parameters, self.kinds, args))
 
     def outputs(self, args: tuple[Arg, ...]) -> tuple[Value, ...]:
