@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from pteron.cli.bench import bench
 from pteron.cli.chat import chat
 from pteron.cli.check import check
 from pteron.cli.convert import convert
@@ -73,5 +74,6 @@ app.command()(serve)
 app.command()(convert)
 app.command()(check)
 app.command()(profile)
+app.command()(bench)
 app.command()(devices)
 app.command()(doctor)

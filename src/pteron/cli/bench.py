@@ -1,0 +1,214 @@
+"""`pteron bench`: how fast a language model reads a prompt and writes tokens, as llama-bench tells it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from statistics import mean, median, stdev
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pteron.cli import language
+from pteron.cli.terminal import nbytes, print_json
+
+if TYPE_CHECKING:
+    from pteron.gpu.executor import State
+    from pteron.llm.decoder import Decoder
+
+
+class Format(StrEnum):
+    md = "md"
+    json = "json"
+
+
+def bench(
+    model: language.Model,
+    prompts: Annotated[
+        str, typer.Option("-p", "--n-prompt", help="Prompt lengths to read, with commas; 0: none.")
+    ] = "128",
+    generations: Annotated[
+        str, typer.Option("-n", "--n-gen", help="How many tokens to write, with commas; 0: none.")
+    ] = "32",
+    depth: Annotated[
+        int, typer.Option("--n-depth", min=0, help="Tokens that the context already holds.")
+    ] = 0,
+    repetitions: Annotated[int, typer.Option("-r", "--repetitions", min=1, help="Times to measure.")] = 5,
+    output: Annotated[Format, typer.Option("-o", "--output", help="A Markdown table, or JSON.")] = Format.md,
+    data: language.DataPaths = None,
+    device: language.DeviceName = None,
+) -> None:
+    """Measure a language model: prompts read (pp) and tokens written (tg) per second."""
+    from pteron.gpu.device import Device
+    from pteron.llm.decoder import Decoder
+    from pteron.program import load
+
+    tests = [("pp", length) for length in _lengths(prompts, "-p")]
+    tests += [("tg", length) for length in _lengths(generations, "-n")]
+    if not tests:
+        raise typer.BadParameter("nothing to measure: -p and -n are both 0")
+    gpu = Device(device)
+    try:
+        with language.loading_bar(model, gpu):
+            program = load(model, data_path=data, device=gpu)
+        with program:
+            decoder = Decoder(program)
+            longest = max(length for _, length in tests)
+            if depth + longest > decoder.context_length:
+                raise typer.BadParameter(
+                    f"{depth + longest} tokens do not fit the context of {decoder.context_length}"
+                )
+            rows = [Runner(decoder, depth).measure(kind, length, repetitions) for kind, length in tests]
+        facts = _facts(model, gpu)
+    finally:
+        gpu.close()
+    if output is Format.json:
+        print_json([facts | row.as_json() for row in rows])
+    else:
+        typer.echo("\n".join(_markdown(facts, rows)))
+
+
+def _lengths(text: str, option: str) -> list[int]:
+    try:
+        lengths = [int(part) for part in text.split(",")]
+    except ValueError:
+        lengths = [-1]
+    if any(length < 0 for length in lengths):
+        raise typer.BadParameter(f"{option} {text}: write lengths with commas, such as 128,512")
+    return [length for length in lengths if length]
+
+
+@dataclass(slots=True)
+class Row:
+    """One test: how often it ran, and what each run took."""
+
+    kind: str  # pp: a prompt read, tg: tokens written
+    length: int
+    depth: int
+    seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}{self.length}" + (f" @ d{self.depth}" if self.depth else "")
+
+    @property
+    def rates(self) -> list[float]:
+        return [self.length / s for s in self.seconds]
+
+    @property
+    def cpu_ms_per_token(self) -> float:
+        return 1000 * median(self.cpu_seconds) / self.length
+
+    def as_json(self) -> dict[str, Any]:
+        """llama-bench's names, where the meaning is the same."""
+        return {
+            "n_prompt": self.length if self.kind == "pp" else 0,
+            "n_gen": self.length if self.kind == "tg" else 0,
+            "n_depth": self.depth,
+            "avg_ns": round(1e9 * mean(self.seconds)),
+            "stddev_ns": round(1e9 * spread(self.seconds)),
+            "avg_ts": mean(self.rates),
+            "stddev_ts": spread(self.rates),
+            "samples_ns": [round(1e9 * s) for s in self.seconds],
+            "samples_ts": self.rates,
+            "cpu_ms_per_token": self.cpu_ms_per_token,
+        }
+
+
+class Runner:
+    """Runs a decoder on random tokens: what they are makes no difference to the time."""
+
+    def __init__(self, decoder: Decoder, depth: int) -> None:
+        self._decoder = decoder
+        self._depth = depth
+        self._random = random.Random(0)
+        self._state: State = decoder.new_state()
+
+    def measure(self, kind: str, length: int, repetitions: int) -> Row:
+        run: Callable[[int], None] = self._read if kind == "pp" else self._write
+        row = Row(kind, length, self._depth)
+        self._fill()
+        run(length)  # to warm up: the first call at a shape plans
+        for _ in range(repetitions):
+            wall, cpu = time.perf_counter(), time.process_time()
+            run(length)
+            row.cpu_seconds.append(time.process_time() - cpu)
+            row.seconds.append(time.perf_counter() - wall)
+        self._state.close()
+        return row
+
+    def _fill(self) -> None:
+        for start, tokens in self._chunks(0, self._depth):
+            self._decoder.logits(tokens, start, self._state)
+
+    def _read(self, length: int) -> None:
+        for start, tokens in self._chunks(self._depth, length):
+            self._decoder.logits(tokens, start, self._state)
+
+    def _write(self, length: int) -> None:
+        for step in range(length):
+            self._decoder.logits([self._token()], self._depth + step, self._state)
+
+    def _chunks(self, start: int, length: int) -> Iterator[tuple[int, list[int]]]:
+        """As a prompt is read: as many tokens at once as the program takes."""
+        most = self._decoder.max_length
+        for done in range(0, length, most):
+            yield start + done, [self._token() for _ in range(min(most, length - done))]
+
+    def _token(self) -> int:
+        return self._random.randrange(self._decoder.vocab_size)
+
+
+def spread(numbers: list[float]) -> float:
+    return stdev(numbers) if len(numbers) > 1 else 0.0
+
+
+def _facts(model: Path, device: Any) -> dict[str, Any]:
+    from pteron import __version__
+
+    adapter = device.adapter
+    return {
+        "pteron_version": __version__,
+        "test_time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "model_filename": str(model),
+        "model_size": model.stat().st_size,
+        "gpu_info": adapter.name,
+        "backend": adapter.backend,
+        "driver": adapter.driver,
+    }
+
+
+def _markdown(facts: dict[str, Any], rows: list[Row]) -> Iterator[str]:
+    header = ("model", "size", "backend", "test", "t/s", "cpu ms/token")
+    model, size = Path(facts["model_filename"]).name, nbytes(facts["model_size"])
+    cells = [
+        (
+            model,
+            size,
+            facts["backend"],
+            row.name,
+            f"{mean(row.rates):.2f} ± {spread(row.rates):.2f}",
+            f"{row.cpu_ms_per_token:.2f}",
+        )
+        for row in rows
+    ]
+    widths = [max(len(row[i]) for row in (header, *cells)) for i in range(len(header))]
+    yield _line(header, widths)
+    yield "| " + " | ".join("-" * (w - 1) + (":" if i else "-") for i, w in enumerate(widths)) + " |"
+    for row_cells in cells:
+        yield _line(row_cells, widths)
+    yield ""
+    yield f"pteron {facts['pteron_version']} on {facts['gpu_info']} ({facts['driver']})"
+
+
+def _line(cells: tuple[str, ...], widths: list[int]) -> str:
+    padded = [
+        c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "| " + " | ".join(padded) + " |"
