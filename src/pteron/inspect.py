@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 import pteron.ops  # noqa: F401  registers the operators
 from pteron.errors import FormatError, InputError, UnsupportedError
+from pteron.fusion import fuse
 from pteron.graph.dispatch import Bound, Grid, Number, Scratch
 from pteron.graph.dtypes import HOST_TYPES
 from pteron.graph.dynamic import check_shape, dynamic_dims
@@ -168,7 +169,7 @@ def _model(file: ProgramFile, name: str) -> tuple[_Model | None, set[str], tuple
     try:
         graph, problems = try_lower(file, name)
         if not problems:
-            return _Model(graph), set(), ()
+            return _Model(fuse(graph)), set(), ()
     except (UnsupportedError, FormatError) as error:
         return None, set(), (str(error),)
     return None, {problem.what for problem in problems}, tuple(map(str, findings({name: problems})))

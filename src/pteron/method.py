@@ -78,7 +78,7 @@ class Method:
         self._executor = Executor(graph, device, weights)
         self._live = self._executor.live
         self._elements = [self._check_element(e) for e in graph.elements]
-        self._content_rules = self._input_rules()
+        self._indices = self._index_inputs()
         self._default_state: State | None = State(self._executor)
         self._executor.warm_up(self._default_state)
         self._executor.start()
@@ -109,7 +109,7 @@ class Method:
         with self._device.lock:
             state = state or self._state()
             self._check_open(state)
-            change = self._live.resize(self._changes(arrays))
+            change = self._live.resize(self._changes(arrays), lambda: self._check_indices(arrays))
             if change:
                 self._executor.write_params(self._executor.apply(change))
             copies = self._upload(arrays, state)
@@ -140,10 +140,7 @@ class Method:
         check_shape(port, tuple(array.shape))
         if isinstance(array, GpuArray):
             return array
-        ready = to_gpu(array, port.host_type, port.value.dtype, port.name)
-        for rule in self._content_rules.get(port.value.id, ()):
-            _check_contents(ready, rule, port.name)
-        return ready
+        return to_gpu(array, port.host_type, port.value.dtype, port.name)
 
     def _check_gpu_array(self, port: Port, value: GpuArray) -> None:
         assert isinstance(port.value, Tensor)
@@ -304,23 +301,38 @@ class Method:
         root = self.graph.values[self._executor.layout.storage[element.source.id]]
         if not isinstance(root, Tensor) or root.id not in self.graph.input_ids:
             raise UnsupportedError(
-                f"select_as_symint reads {element.source!r}, which is computed on the GPU: only an element of "
-                "an input can be read before the program runs"
+                f"select_as_symint reads {element.source!r}, which is computed on the GPU: "
+                "only an element of an input can be read before the program runs"
             )
         if root is element.source:
             return element
         # The element [0.., index, ..0] of a view lies at a flat offset of the input it views.
-        flat = element.index * numel(element.source.max_shape[element.dim + 1 :]) if element.dim >= 0 else element.index
+        flat = (
+            element.index * numel(element.source.max_shape[element.dim + 1 :])
+            if element.dim >= 0
+            else element.index
+        )
         return Element(element.symint, root, -1, flat)
 
-    def _input_rules(self) -> dict[ValueId, list[ContentRule]]:
-        rules: dict[ValueId, list[ContentRule]] = {}
-        inputs = self.graph.input_ids
-        for rule in dict.fromkeys(self._live.content_rules):
-            root = self._executor.layout.storage[rule.tensor.id]
-            if root in inputs:
-                rules.setdefault(root, []).append(rule)
-        return rules
+    def _index_inputs(self) -> list[tuple[int, ValueId, int]]:
+        """Where indices come straight from the caller: (node, the tensor it names, the input it is)."""
+        places = {p.value.id: n for n, p in enumerate(self.graph.inputs) if isinstance(p.value, Tensor)}
+        roots = self._executor.layout.storage
+        return [
+            (index, tensor.id, places[roots[tensor.id]])
+            for index in self._live.indexing
+            for tensor in self.graph.nodes[index].reads
+            if isinstance(tensor, Tensor) and roots[tensor.id] in places
+        ]
+
+    def _check_indices(self, arrays: list[Any]) -> None:
+        """Indices must lie in what they index, at its live size."""
+        for index, tensor, place in self._indices:
+            plan = self._live.plans[index]
+            assert plan is not None
+            for rule in plan.contents:
+                if rule.tensor.id == tensor and isinstance(arrays[place], np.ndarray):
+                    _check_contents(arrays[place], rule, self.graph.inputs[place].name)
 
 
 def _id(port: Port) -> ValueId:
@@ -337,7 +349,9 @@ def _read_element(element: Element, array: Any) -> int:
     if element.dim == -1:
         flat = values.reshape(-1)
         if not element.index < flat.size:
-            raise InputError(f"{name} is read as an integer, but the input has shape {describe(values.shape)}")
+            raise InputError(
+                f"{name} is read as an integer, but the input has shape {describe(values.shape)}"
+            )
         return flat[element.index].item()  # type: ignore[no-any-return]
     size = values.shape[element.dim] if element.dim < values.ndim else 0
     if not -size <= element.index < size or not values.size:
@@ -351,5 +365,6 @@ def _check_contents(array: np.ndarray[Any, Any], rule: ContentRule, name: str) -
     if array.size and (array.min() < rule.low or array.max() > rule.high):
         where = tuple(int(i) for i in np.argwhere((array < rule.low) | (array > rule.high))[0])
         raise InputError(
-            f"{name}: element {list(where)} is {array[where]}, but {rule.what} must lie in {rule.low}..{rule.high}"
+            f"{name}: element {list(where)} is {array[where]}, "
+            f"but {rule.what} must lie in {rule.low}..{rule.high}"
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pteron.ops  # noqa: F401  registers the operators
 from pteron.errors import PteronError
+from pteron.fusion import fuse
 from pteron.gpu.adapters import Adapter
 from pteron.gpu.device import Device
 from pteron.gpu.weights import Weights
@@ -24,16 +25,18 @@ def load(
     *,
     data_path: str | Path | Iterable[str | Path] | None = None,
     device: str | int | Adapter | Device | None = None,
+    fuse: Iterable[str] | None = None,
 ) -> Program:
     """Load a `.pte` file (a path, bytes, or an open binary file).
 
     data_path: the `.ptd` file or files that hold weights kept apart from the program.
     device: an adapter's index or part of its name; the best one when left out.
+    fuse: the fusion passes to run (see `pteron.fusion`); all when left out, none for `()`.
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
     file = ProgramFile.open(source, paths)
     try:
-        return Program(file, device)
+        return Program(file, device, fuse)
     except BaseException:
         file.close()
         raise
@@ -51,9 +54,14 @@ def _lower(file: ProgramFile) -> dict[str, Graph]:
 class Program:
     """A loaded program. It owns the file, the weights and the device; methods are made on first use."""
 
-    def __init__(self, file: ProgramFile, device: str | int | Adapter | Device | None = None) -> None:
+    def __init__(
+        self,
+        file: ProgramFile,
+        device: str | int | Adapter | Device | None = None,
+        passes: Iterable[str] | None = None,
+    ) -> None:
         self.file = file
-        self._graphs = _lower(file)
+        self._graphs = {name: fuse(graph, passes) for name, graph in _lower(file).items()}
         self._owns_device = not isinstance(device, Device)
         self.device = device if isinstance(device, Device) else Device(device)
         self._weights = Weights(self.device)

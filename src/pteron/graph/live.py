@@ -66,6 +66,7 @@ class NodePlan:
     route: str
     dispatches: list[Dispatch]
     guards: tuple[Guard, ...]
+    contents: tuple[ContentRule, ...] = ()
     compiled: Any = None  # the GPU layer's form of `dispatches`
 
 
@@ -174,7 +175,8 @@ class LiveGraph:
         self.live: list[Live] = [v.max_shape if isinstance(v, Tensor) else None for v in graph.values]
         self.plans: list[NodePlan | None] = [None] * len(graph.nodes)
         self.routes: list[list[Route]] = []  # per node, every route it may ever take
-        self.content_rules: list[ContentRule] = []  # found at load: no rule's range depends on a live shape
+        self.content_rules: list[ContentRule] = []  # as they are at the largest shape
+        self.indexing: dict[int, None] = {}  # the nodes that have some
         self.visits = 0  # rules evaluated since load, for those who want to see how little a step costs
         self._memo: list[dict[tuple[Live, ...], NodePlan]] = [{} for _ in graph.nodes]
         self._keys = [_planning_values(node) for node in graph.nodes]
@@ -244,8 +246,8 @@ class LiveGraph:
 
     # -- calls ----------------------------------------------------------------------------------
 
-    def resize(self, changes: Mapping[ValueId, Live]) -> Change:
-        """Follow the changed inputs through the graph, all or nothing."""
+    def resize(self, changes: Mapping[ValueId, Live], agree: Callable[[], None] | None = None) -> Change:
+        """Follow the changed inputs through the graph, all or nothing. `agree` may still raise at the end."""
         undo: list[tuple[list[Any], int, Any]] = []
         pending = [node for node, plan in enumerate(self.plans) if plan is None] if None in self.plans else []
         heapify(pending)
@@ -259,6 +261,8 @@ class LiveGraph:
                 if index != previous:  # the same node may be queued by several of its arguments
                     self._visit(index, undo, pending, change)
                     previous = index
+            if agree is not None:
+                agree()
         except BaseException:
             for target, position, old in reversed(undo):
                 target[position] = old
@@ -331,7 +335,7 @@ class LiveGraph:
         """Evaluate a node's rule. With a `seed`, unknown SymInts take its value and outputs stay at max."""
         self.visits += 1
         guards: list[Guard] = []
-        rules = self.content_rules if self._building else []
+        rules: list[ContentRule] = []
         outputs: dict[ValueId, LiveTensor | LiveResult] = {}
 
         def view(arg: Arg, uniform: bool = False, output: bool = False) -> Any:
@@ -376,7 +380,11 @@ class LiveGraph:
             (value, live.shape if isinstance(live, LiveTensor) else live.value)
             for value, live in outputs.items()
         )
-        return NodePlan(results, route.name if route else "", dispatches, tuple(guards)), routes
+        if self._building and rules:
+            self.content_rules += rules
+            self.indexing[node.index] = None
+        name = route.name if route else ""
+        return NodePlan(results, name, dispatches, tuple(guards), tuple(rules)), routes
 
 
 def _skipped(node: Node) -> NodePlan:
@@ -427,6 +435,3 @@ def _consumers(graph: Graph) -> list[tuple[int, ...]]:
         for value in (*node.reads, *([node.when] if node.when else ())):
             consumers[value.id].append(node.index)
     return [tuple(dict.fromkeys(nodes)) for nodes in consumers]
-
-
-LiveRule: TypeAlias = Callable[..., Planned]

@@ -57,7 +57,7 @@ def binary_dispatch(
     code = _function({"a": "a_t4", "b": "b_t4"}, expression, integer, 1)
     params = {
         **_params(out.numel, (scalar,), 1),
-        **_walks(shape, a=a, b=b),
+        **walks(shape, a=a, b=b),
         "a_same": int(a.numel == out.numel),
         "b_same": int(b.numel == out.numel),
     }
@@ -78,7 +78,7 @@ def ternary_dispatch(
     shape = broadcast(a.shape, b.shape, c.shape)
     out.resize(shape)
     code = _function({"a": "a_t4", "b": "b_t4", "c": "c_t4"}, expression, exact and all_integer(out), 1)
-    params = {**_params(out.numel, (scalar,), 1), **_walks(shape, a=a, b=b, c=c)}
+    params = {**_params(out.numel, (scalar,), 1), **walks(shape, a=a, b=b, c=c)}
     return Dispatch(
         "ternary", {"a": a, "b": b, "c": c, "y": out}, params, threads(quads(out.numel)), code=code
     )
@@ -127,7 +127,8 @@ def _params(count: int, scalars: Sequence[float | int], places: int) -> dict[str
     return params
 
 
-def _walks(shape: tuple[int, ...], **operands: LiveTensor) -> dict[str, Number]:
+def walks(shape: tuple[int, ...], **operands: LiveTensor) -> dict[str, Number]:
+    """The parameters that lead from an element of the output to those of operands broadcast to it."""
     sizes, strides = merge(shape, *(broadcast_strides(x.shape, shape) for x in operands.values()))
     named = {f"{name}_strides": walk for name, walk in zip(operands, strides, strict=True)}
     return {"rank": len(sizes), "sizes": sizes, **named}

@@ -1,0 +1,31 @@
+"""Fewer dispatches: small passes over a graph, each of which may be switched off.
+
+A pass looks for a shape of graph, not for a model, and what it puts in place gives the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from pteron.fusion import add_rms_norm, chains
+from pteron.graph.values import Graph
+
+PASSES: Mapping[str, Callable[[Graph], Graph]] = {
+    "add_rms_norm": add_rms_norm.fuse,
+    "chains": chains.fuse,
+}
+
+
+def fuse(graph: Graph, passes: Iterable[str] | None = None) -> Graph:
+    """The graph after the named passes, in their order; all of them when left out."""
+    wanted = list(PASSES if passes is None else passes)
+    unknown = [name for name in wanted if name not in PASSES]
+    if unknown:
+        raise ValueError(f"there is no fusion pass {unknown[0]!r}; there are {', '.join(PASSES)}")
+    for name, run in PASSES.items():
+        if name in wanted:
+            graph = run(graph)
+    return graph
+
+
+__all__ = ["PASSES", "fuse"]

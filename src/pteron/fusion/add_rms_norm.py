@@ -1,0 +1,63 @@
+"""A residual sum and the norm that follows it become one kernel, which writes both."""
+
+from __future__ import annotations
+
+from pteron.fusion.edit import Replacement, Uses, rebuild
+from pteron.graph.dispatch import Dispatch, Route, threads
+from pteron.graph.dtypes import DType
+from pteron.graph.live import LiveTensor
+from pteron.graph.op import op
+from pteron.graph.values import Graph, Node, Tensor
+from pteron.ops.elementwise import binary_dispatch
+from pteron.ops.rows import rms_norm
+
+ADD, RMS_NORM = "aten.add.Tensor", "et_vk.rms_norm.default"
+
+
+@op("pteron.add_rms_norm")
+def add_rms_norm(
+    a: LiveTensor, b: LiveTensor, weight: LiveTensor, eps: float, outs: tuple[LiveTensor, LiveTensor]
+) -> list[Route]:
+    total, y = outs
+    added = binary_dispatch(a, b, total, "a + s0 * b", scalar=1)
+    normed = rms_norm(total, weight, eps, y)
+    width = weight.shape[0]
+    rows = total.numel // width
+    together = Dispatch(
+        "add_rms_norm",
+        {"a": a, "b": b, "weight": weight, "total": total, "y": y},
+        {"rows": rows, "width": width, "eps": eps},
+        threads(rows),
+    )
+    return [Route("together", [together], when=a.shape == b.shape), Route("apart", [added, normed])]
+
+
+def fuse(graph: Graph) -> Graph:
+    uses = Uses(graph)
+    replacements: dict[int, Replacement] = {}
+    for norm in graph.nodes:
+        add = _sum_before(norm, uses)
+        if add is None or add.index in replacements:
+            continue
+        a, b, _, total = add.args
+        _, weight, eps, y = norm.args
+        assert isinstance(total, Tensor) and isinstance(y, Tensor)
+        # The sum's own place: whatever reads it, or the norm, comes later.
+        replacements[add.index] = Replacement(
+            "pteron.add_rms_norm", (a, b, weight, eps, (total, y)), (add, norm)
+        )
+    return rebuild(graph, replacements)
+
+
+def _sum_before(norm: Node, uses: Uses) -> Node | None:
+    """The addition whose result a norm takes, if the two can run as one."""
+    if norm.name != RMS_NORM or norm.when is not None:
+        return None
+    x, weight, _, y = norm.args
+    assert isinstance(x, Tensor) and isinstance(weight, Tensor) and isinstance(y, Tensor)
+    add = uses.writer.get(x.id)
+    if add is None or add.name != ADD or add.when is not None or add.args[2] != 1 or weight.constant is None:
+        return None
+    tensors = [t for t in (*add.reads, *add.writes, weight, y) if isinstance(t, Tensor)]
+    plain = all(t.dtype is DType.float32 and uses.is_settled(t) for t in tensors)
+    return add if plain and weight.max_shape[0] % 4 == 0 else None

@@ -1,0 +1,64 @@
+"""Replacing nodes of a graph by others, program order kept."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pteron.graph import op as registry
+from pteron.graph.values import Arg, Graph, Node, Tensor, ValueId, values_in
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """One node that does the work of several; it takes the place of the last of them."""
+
+    name: str
+    args: tuple[Arg, ...]
+    replaces: tuple[Node, ...]
+
+
+def rebuild(graph: Graph, replacements: Mapping[int, Replacement]) -> Graph:
+    """The graph with replacements, keyed by the index of the node whose place they take."""
+    gone = {node.index for r in replacements.values() for node in r.replaces}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if node.index in replacements:
+            nodes.append(_node(len(nodes), replacements[node.index]))
+        elif node.index not in gone:
+            nodes.append(replace(node, index=len(nodes)))
+    return replace(graph, nodes=nodes)
+
+
+def _node(index: int, new: Replacement) -> Node:
+    spec = registry.find(new.name)
+    assert spec is not None
+    reads = tuple(value for arg in new.args[:-1] for value in values_in(arg))
+    origin = " + ".join(f"{node.name} ({node.origin})" for node in new.replaces)
+    return Node(index, new.name, spec, new.args, reads, spec.outputs(new.args), (), origin)
+
+
+class Uses:
+    """Who reads and writes what in a graph: what a pass must know before it moves anything."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.readers: dict[ValueId, list[Node]] = defaultdict(list)
+        self.writer: dict[ValueId, Node] = {}
+        self._outputs = {p.value.id for p in graph.outputs if isinstance(p.value, Tensor)}
+        self._moving = {t.id for t in graph.states}
+        for node in graph.nodes:
+            for value in dict.fromkeys(node.reads):
+                self.readers[value.id].append(node)
+            for value in node.writes:
+                if value.id in self.writer:
+                    self._moving.add(value.id)
+                self.writer[value.id] = node
+            self._moving.update(t.id for t in node.mutates)
+
+    def is_output(self, tensor: Tensor) -> bool:
+        return tensor.id in self._outputs
+
+    def is_settled(self, tensor: Tensor) -> bool:
+        """Whether the tensor is written once and never again, so that reading it later is the same."""
+        return tensor.id not in self._moving
