@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import torch
 
 import pteron
 from pteron.errors import InputError
@@ -222,3 +223,24 @@ def test_a_state_of_another_method_is_refused(opened: Opened) -> None:
         check_outputs(
             one.execute(recording.calls[0].inputs), recording.calls[0].outputs, recording.tolerance, ""
         )
+
+
+class Pick(torch.nn.Module):
+    def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return x.index_select(0, index)
+
+
+def test_an_index_must_lie_in_the_live_size_not_just_in_the_largest(
+    device: Device, exported: Callable[..., bytes]
+) -> None:
+    x, index = torch.randn(8, 3), torch.tensor([7, 0])
+
+    def arguments() -> tuple[Any, ...]:
+        return Pick(), (x, index), ({0: torch.export.Dim("rows", min=2, max=8)}, None)
+
+    with pteron.load(exported("pick", arguments), device=device) as program:
+        np.testing.assert_array_equal(program(x, index), x[index])
+        with pytest.raises(InputError, match=r"input1: element \[0\] is 7, but .* must lie in -?\d+\.\.4"):
+            program(x[:5], index)
+        assert program.method().live_shapes["input0"] == (8, 3), "a refused call changes nothing"
+        np.testing.assert_array_equal(program(x[:5], torch.tensor([4, 1])), x[[4, 1]])
