@@ -28,4 +28,5 @@ def disagreement(got: Any, want: Any, atol: float, rtol: float) -> str | None:
         return None
     where = np.unravel_index(np.argmin(good), good.shape)
     place = tuple(map(int, where))
-    return f"{np.count_nonzero(~good)} of {good.size} elements, the first at {place}: {got[where]}, not {want[where]}"
+    wrong = np.count_nonzero(~good)
+    return f"{wrong} of {good.size} elements, the first at {place}: {got[where]}, not {want[where]}"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from pteron.gpu.device import Device
-from tests.conformance.catalogue import cases_of, check_cases, suite_names
+from tests.conformance.catalogue import SUITES, cases_of, check_cases, registry
 
 Record = Callable[[str, object], None]
 
 PARTS = [
     pytest.param(suite, part, id=f"{suite}-{name}", marks=marks)
-    for suite in suite_names()
+    for suite in SUITES
     for name, part, marks in (
         ("first", slice(0, 1), []),
         ("rest", slice(1, None), [pytest.mark.conformance]),
@@ -31,4 +31,5 @@ def test_suite(suite: str, part: slice, device: Device, tmp_path: Path, record_p
 
 
 def test_the_catalogue_is_all_there() -> None:
-    assert sum(len(cases_of(suite)) for suite in suite_names()) == 378
+    assert list(registry()) == SUITES
+    assert sum(len(cases_of(suite)) for suite in SUITES) == 378

@@ -1,0 +1,1 @@
+"""What every operator takes, gives and runs, by its own rule."""
