@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 import pteron.ops  # noqa: F401  registers the operators
 from pteron.gpu.device import Device
-from pteron.gpu.executor import Executor, State
 from pteron.gpu.weights import Weights
 from pteron.graph import op as registry
 from pteron.graph.dtypes import DType
 from pteron.graph.values import Arg, Constant, Graph, Node, Port, Tensor, ValueId, values_in
+from pteron.method import Method
+from pteron.program import Program
 
 
 class OneOp:
     """A graph of one node on the GPU."""
 
-    def __init__(self, device: Device, name: str, args: Sequence[Any], outputs: Sequence[tuple[int, ...]]) -> None:
+    def __init__(
+        self, device: Device, name: str, args: Sequence[Any], outputs: Sequence[tuple[int, ...]]
+    ) -> None:
         self.device = device
         self.graph = Graph(name)
         self.inputs: list[np.ndarray[Any, Any]] = []
@@ -35,19 +38,19 @@ class OneOp:
         self.graph.nodes.append(Node(0, name, spec, all_args, reads, tuple(outs), mutated, "benchmark"))
         self.graph.outputs = [Port(t.name, t, t.dtype.label, False) for t in outs]
         self.graph.states = [t for t in mutated if t.constant is not None]
-        self.executor = Executor(self.graph, device, Weights(device))
-        self.state = State(self.executor)
-        self.executor.warm_up(self.state)
-        self.executor.start()
-        if self.executor.live.plans[0] is None:
-            self.executor.apply(self.executor.live.resize({}))
-        for port, array in zip(self.graph.inputs, self.inputs, strict=True):
-            assert isinstance(port.value, Tensor)
-            device.write(self.executor.buffer(port.value, self.state), 0, array)
+        # A method asks its program for nothing when it is called.
+        self.method = Method(cast(Program, self), self.graph, device, Weights(device))
+        self.executor = self.method._executor
+        self.state = self.method._state()
+        self.call(self.inputs)
 
     def _tensor(self, array: np.ndarray[Any, Any], constant: bool = False) -> Tensor:
         index = ValueId(len(self.graph.values))
-        data = Constant(memoryview(np.ascontiguousarray(array)).cast("B"), array.dtype.name) if constant else None
+        data = (
+            Constant(memoryview(np.ascontiguousarray(array)).cast("B"), array.dtype.name)
+            if constant
+            else None
+        )
         tensor = Tensor(index, DType[array.dtype.name], array.shape, f"v{index}", data)
         self.graph.values.append(tensor)
         return tensor
@@ -62,7 +65,12 @@ class OneOp:
             return tensor
         return arg  # type: ignore[no-any-return]
 
+    def call(self, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """A whole call, as users make it: upload, run, read back. Inputs may have fewer rows than at first."""
+        return self.method.execute(inputs)
+
     def run(self) -> None:
+        """The kernels alone, on what the last call uploaded."""
         self.device.run((), self.executor.commands(self.state), ())
         self.device.finish()
 

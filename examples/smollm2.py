@@ -1,7 +1,7 @@
 """A real language model, end to end, without torch.
 
-Converts SmolLM2-135M-Instruct from GGUF to a `.pte` program with 4-bit weights, asks it a question, streams the
-answer, and shows which shapes the one graph served.
+Converts SmolLM2-135M-Instruct from GGUF to a `.pte` program with 4-bit weights, asks it a question,
+streams the answer, and shows which shapes the one graph served.
 
     python examples/smollm2.py "What is the capital of France?"
 """

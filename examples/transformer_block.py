@@ -7,6 +7,8 @@ loaded program, and compares every result with torch.
     python examples/transformer_block.py
 """
 
+# ruff: noqa: E402  the exporter's imports are silenced before they happen
+
 from __future__ import annotations
 
 import contextlib
@@ -16,6 +18,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 logging.disable(logging.WARNING)  # what the exporter's imports have to say
 warnings.simplefilter("ignore")
@@ -128,7 +131,7 @@ def memoise_patterns() -> None:
 def quiet_stderr() -> Iterator[None]:
     """ExecuTorch's native attention, which torch calls for the comparison, logs on every call."""
     saved = os.dup(2)
-    with open(os.devnull, "w") as sink:
+    with Path(os.devnull).open("w") as sink:
         os.dup2(sink.fileno(), 2)
         try:
             yield
@@ -151,7 +154,8 @@ def main() -> None:
         program = pteron.load(data)
         method = program.method("forward")
     console.print(f"{len(data):,} bytes on [bold]{program.device.adapter}[/]")
-    console.print(f"{len(method.graph.nodes)} nodes, {method.memory.total:,} bytes of GPU memory, one graph\n")
+    nodes, nbytes = len(method.graph.nodes), method.memory.total
+    console.print(f"{nodes} nodes, {nbytes:,} bytes of GPU memory, one graph\n")
 
     table = Table("step", "live S", "position", "ms", "allocations", "compilations", "max error")
     allocations, compilations = program.device.allocations, program.device.compilations

@@ -14,8 +14,6 @@ from pteron.gpu.device import Device
 from pteron.graph.dtypes import DType
 from pteron.graph.values import Shape
 
-_INT32 = np.iinfo(np.int32)
-
 
 class GpuArray:
     """An output that stayed on the GPU. Feed it to a call, or read it with `.numpy()`."""
@@ -74,7 +72,8 @@ def as_numpy(value: Any, name: str) -> np.ndarray[Any, Any]:
         try:
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError) as error:
-            raise InputError(f"{name}: cannot read a {type(value).__name__} in host memory: {error}") from None
+            kind = type(value).__name__
+            raise InputError(f"{name}: cannot read a {kind} in host memory: {error}") from None
     array = np.asarray(value)
     if array.dtype == object:
         raise InputError(f"{name}: expected an array, got {type(value).__name__}")
@@ -84,29 +83,30 @@ def as_numpy(value: Any, name: str) -> np.ndarray[Any, Any]:
 def to_gpu(array: np.ndarray[Any, Any], host_type: str, dtype: DType, name: str) -> np.ndarray[Any, Any]:
     """The array as the GPU stores it. A dtype that would lose anything is refused, not converted."""
     if array.dtype.name != host_type and not _is_harmless(array, host_type):
-        raise InputError(f"{name}: expected dtype {host_type}, got {array.dtype.name}: convert it with .astype")
+        raise InputError(f"{name}: expected dtype {host_type}, got {array.dtype}: convert it with .astype")
     if array.dtype.name == dtype.label:
-        return np.ascontiguousarray(array)
-    if dtype is DType.int32:
-        _check_range(array, name)
-    return np.ascontiguousarray(array, dtype.label)
+        return np.asarray(array, order="C")
+    with np.errstate(over="ignore"):  # what does not fit is named below
+        narrow = np.asarray(array, dtype.label, order="C")
+    _check_fits(array, narrow, dtype, name)
+    return narrow
 
 
 def _is_harmless(array: np.ndarray[Any, Any], host_type: str) -> bool:
-    """Widening an integer changes no value, and a Python scalar has no dtype of its own."""
-    same_kind = np.can_cast(array.dtype, host_type, "safe") and array.dtype.kind in "iu"
-    return (same_kind and np.dtype(host_type).kind in "iu") or (
-        array.ndim == 0 and np.can_cast(array.dtype, host_type, "same_kind")
-    ) or (host_type == "int64" and array.dtype.kind in "iu")
+    """Integers of another width keep their values, and a Python scalar has no dtype of its own."""
+    if array.dtype.kind in "iu" and np.dtype(host_type).kind in "iu":
+        return host_type == "int64" or np.can_cast(array.dtype, host_type, "safe")
+    return array.ndim == 0 and np.can_cast(array.dtype, host_type, "same_kind")
 
 
-def _check_range(array: np.ndarray[Any, Any], name: str) -> None:
-    if not array.size:
-        return
-    bad = (array < _INT32.min) | (array > _INT32.max)
-    if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise InputError(f"{name}: element {list(where)} is {int(array[where])}, which does not fit the GPU's int32")
+def _check_fits(wide: np.ndarray[Any, Any], narrow: np.ndarray[Any, Any], dtype: DType, name: str) -> None:
+    """Every value must survive narrowing; a float may round, but not become infinite."""
+    lost = np.isinf(narrow) & ~np.isinf(wide) if dtype.is_float else narrow != wide
+    if lost.any():
+        where = tuple(int(i) for i in np.argwhere(lost)[0])
+        raise InputError(
+            f"{name}: element {list(where)} is {wide[where]}, which does not fit the GPU's {dtype}"
+        )
 
 
 def from_gpu(data: Any, dtype: DType, host_type: str, shape: Shape) -> np.ndarray[Any, Any]:

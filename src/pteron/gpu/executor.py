@@ -22,7 +22,7 @@ from pteron.ops import kernel as kernels
 
 SYMINT_SLOT = 16
 
-# What a binding refers to: ("uniform", offset, nbytes), or ("storage", a tensor's id or (node, scratch name)).
+# What a binding refers to: ("uniform", offset, nbytes), or ("storage", a tensor's id or (node, scratch)).
 Source: TypeAlias = tuple[Any, ...]
 
 

@@ -51,7 +51,7 @@ def row_major(tensor: Tensor) -> Any:
 
 
 def upload_constant(device: Device, tensor: Tensor, buffer: Any) -> None:
-    """The constant's bytes, straight from the file; 64-bit ones are narrowed first, and all become row-major."""
+    """The constant's bytes, straight from the file; 64-bit ones are narrowed, and all become row-major."""
     assert tensor.constant is not None
     data: Any = row_major(tensor)
     if tensor.constant.host_type != tensor.dtype.label:

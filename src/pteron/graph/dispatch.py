@@ -9,7 +9,6 @@ compiled at load, and each call takes the first that fits.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, isqrt
 from typing import TYPE_CHECKING, TypeAlias

@@ -97,16 +97,17 @@ def plan_memory(graph: Graph, layout: Layout, scratch: Iterable[tuple[int, str, 
     plan = MemoryPlan()
     taken: list[list[Interval]] = []
     for interval in intervals:
-        for index, others in enumerate(taken):
-            if all(interval.last < o.first or o.last < interval.first for o in others):
-                break
-        else:
-            index = len(taken)
+        index = next((i for i, others in enumerate(taken) if _fits(interval, others)), len(taken))
+        if index == len(taken):
             taken.append([])
             plan.buffers.append(interval.nbytes)
         taken[index].append(interval)
         plan.placement[interval.storage] = index
     return plan
+
+
+def _fits(interval: Interval, others: list[Interval]) -> bool:
+    return all(interval.last < o.first or o.last < interval.first for o in others)
 
 
 def lifetimes(graph: Graph, layout: Layout) -> list[Interval]:

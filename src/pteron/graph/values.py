@@ -65,7 +65,7 @@ class SymInt:
 
 
 Value: TypeAlias = Tensor | SymInt
-Arg: TypeAlias = "Tensor | SymInt | int | float | bool | str | None | tuple[Arg, ...]"
+Arg: TypeAlias = "Tensor | SymInt | int | float | bool | str | tuple[Arg, ...] | None"
 
 
 def values_in(arg: Arg) -> Iterator[Value]:

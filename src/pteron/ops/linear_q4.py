@@ -28,7 +28,7 @@ def linear_q4gsw(
     check(depth == x.max_shape[-1], f"x has rows of {depth} elements, but the weights want {x.max_shape[-1]}")
     check(
         weights.shape[0] >= columns and (depth + 1) // 2 <= packed,
-        f"x has rows of {depth} elements for {columns} columns, but weights have shape {describe(weights.shape)}",
+        f"weights of shape {describe(weights.shape)} do not fit {columns} columns of {depth} elements",
     )
     groups = -(-depth // group_size)
     check(
