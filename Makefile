@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up everything they need by themselves (see scripts/setup.sh).
-.PHONY: demo test test-all lint format setup clean
+.PHONY: demo test test-all conformance docs lint format setup clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -n 2 --dist loadgroup -q
@@ -9,10 +9,17 @@ demo:
 	@$(PY) examples/smollm2.py
 
 test: setup lint
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not conformance"
 
 test-all: setup lint
 	$(PYTEST)
+
+# The whole catalogue of ExecuTorch's own WebGPU backend.
+conformance: setup
+	$(PYTEST) tests/conformance tests/dynamic_shape/test_peer_programs.py
+
+docs: setup
+	$(PY) -m tests.operators.docs
 
 lint:
 	$(PY) -m ruff check .
