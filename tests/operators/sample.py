@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pteron.ops  # noqa: F401  registers the operators
+import pteron.fusion
+import pteron.ops  # noqa: F401  both register operators
 from pteron.gpu.executor import shader_text
 from pteron.graph.dispatch import Route
 from pteron.graph.dtypes import DType

@@ -365,3 +365,14 @@ sample("et_vk.fused_ce", lambda n: [X(n, 9), I(n), 3.0, [F(), X(n, 9)]])
 sample("et_vk.adamw_step", lambda n: [
     X(n, 3), X(n, 3), X(n, 3), X(n, 3), 1e-3, 0.9, 0.999, 1e-8, 0.01, 0.1, 0.001,
     [X(n, 3), X(n, 3), X(n, 3)]])  # fmt: skip
+
+# -- fused ---------------------------------------------------------------------------------------------
+
+sample("pteron.add_rms_norm", lambda n: [
+    F(n, 8), F(n, 8), W(8), 1e-5, [F(n, 8), F(n, 8)]], [DType.float32])  # fmt: skip
+_STEPS = [
+    ("aten.add.Tensor", ("$0", "$1", 2)),
+    ("aten.mul.Tensor", ("%0", "$2")),
+    *((f"aten.{name}.default", (f"%{i}",)) for i, name in enumerate(_FLOAT.split(), start=1)),
+]
+sample("pteron.chain", lambda n: [[F(n, 3), F(3), F(n, 1)], _STEPS, F(n, 3)], [DType.float32])
