@@ -82,9 +82,11 @@ class TestNumbers:
         original = weights(tiny)
         stored = stored_weights(converted, tiny)
         head = original.get("output.weight", original["token_embd.weight"])
-        assert relative_error(stored.pop("output.weight"), head) < 0.01  # twice four bits
+        assert relative_error(stored.pop("output.weight"), head) < 0.02  # twice four bits
         for name, matrix in stored.items():
-            most = 0.01 if name.endswith("attn_v.weight") else 0.11
+            coarse = name.startswith("blk.1.") and "attn_v" not in name
+            coarse |= name == "token_embd.weight" and not tiny.tied
+            most = 0.11 if coarse else 0.02
             assert relative_error(in_file_order(tiny, name, matrix), original[name]) < most, name
 
     def test_prompt_at_once_in_uneven_pieces_and_token_by_token(
@@ -163,7 +165,7 @@ FACTS = {
     "get_eos_ids": [2, 0],
     "get_max_seq_len": [16],
     "get_max_context_len": [LLAMA.context],
-    "get_n_layers": [2],
+    "get_n_layers": [3],
     "use_kv_cache": [True],
     "use_sdpa_with_kv_cache": [True],
     "enable_dynamic_shape": [True],

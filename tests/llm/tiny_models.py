@@ -24,7 +24,7 @@ class Tiny:
     """What a model is. Sizes are the smallest that divide into groups of 32."""
 
     architecture: str
-    layers: int = 2
+    layers: int = 3
     width: int = 64
     hidden: int = 96
     heads: int = 4
@@ -151,7 +151,7 @@ class Reference:
 
     def __init__(self, tiny: Tiny, tensors: dict[str, np.ndarray[Any, Any]]) -> None:
         self.tiny = tiny
-        self.tensors = {name: torch.from_numpy(np.ascontiguousarray(t)) for name, t in tensors.items()}
+        self.tensors = {name: torch.tensor(t) for name, t in tensors.items()}
 
     def logits(self, tokens: list[int]) -> Tensor:
         """Of every position: [S, vocabulary]."""
@@ -232,6 +232,7 @@ def stored_weights(path: Path, tiny: Tiny) -> dict[str, np.ndarray[Any, Any]]:
     for number in range(tiny.layers):
         for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
             first = next(parts)
-            made[f"blk.{number}.{name}.weight"] = first + next(parts) if name == "attn_v" else first
+            twice = name == "attn_v" or number in (0, tiny.layers - 1)
+            made[f"blk.{number}.{name}.weight"] = first + next(parts) if twice else first
     made["output.weight"] = sum(parts)
     return made

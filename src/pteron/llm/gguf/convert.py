@@ -77,7 +77,9 @@ def convert(
         share = min(done / parameters, 1)
         report(CALIBRATION_SHARE + (WRITING_AT - CALIBRATION_SHARE) * share, "quantising")
 
-    decoder = Decoder(config, Weights(file, group_size, importance, on_matrix), max_seq_len, max_context)
+    decoder = Decoder(
+        config, Weights(file, config.layers, group_size, importance, on_matrix), max_seq_len, max_context
+    )
     graph = decoder.build()
     report(WRITING_AT, "writing")
     facts = _facts(config, vocabulary, max_seq_len, max_context)
@@ -133,7 +135,7 @@ def _companions(config: Config, vocabulary: Vocabulary, group_size: int) -> dict
     model = {
         "name": config.name,
         "architecture": config.architecture,
-        "quantization": f"4-bit, symmetric, groups of {group_size}; attention values and output head twice",
+        "quantization": f"4 bits, groups of {group_size}; 8 in the outer layers, attention values and head",
         "add_bos_token": vocabulary.add_bos,
         **special,
     }

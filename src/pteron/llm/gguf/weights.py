@@ -14,10 +14,6 @@ from pteron.llm.gguf.source import GgufFile
 Order = NDArray[np.int64]
 EMBEDDING, HEAD = "token_embd", "output"
 
-# Where errors cost the most, weight for weight: in the values that attention mixes. (And in the head, whose
-# errors nothing after it can even out.) These matrices have twice the bits.
-PRECISE = ("attn_v",)
-
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
@@ -37,6 +33,7 @@ class Weights:
     def __init__(
         self,
         file: GgufFile,
+        layers: int,
         group_size: int,
         importance: Mapping[str, Floats],
         on_matrix: Callable[[int], None],
@@ -44,6 +41,7 @@ class Weights:
         """`importance` of linear layers' inputs goes by the layers' names; `on_matrix` hears each size."""
         self._file = file
         self._group_size = group_size
+        self._edges = ("blk.0.", f"blk.{layers - 1}.")
         self._importance = importance
         self._on_matrix = on_matrix
         self._head: Matrix | None = None
@@ -58,9 +56,13 @@ class Weights:
     def linear(self, name: str, order: Order | None = None) -> Matrix:
         """A linear layer, its rows in the given order."""
         bias = self.vector(f"{name}.bias", order) if f"{name}.bias" in self else None
-        if name.endswith(PRECISE):
-            return replace(self._precise(name), bias=bias)
+        if self._is_sensitive(name):
+            return replace(self._precise(name, order), bias=bias)
         return Matrix((self._quantize(name, order),), bias)
+
+    def _is_sensitive(self, name: str) -> bool:
+        """Where errors cost the most, weight for weight: at both ends, and in the values attention mixes."""
+        return name.startswith(self._edges) or name.endswith("attn_v")
 
     def embedding(self) -> Matrix:
         """The table of the tokens' vectors."""
@@ -72,10 +74,10 @@ class Weights:
             self._head = self._precise(HEAD if f"{HEAD}.weight" in self else EMBEDDING)
         return self._head
 
-    def _precise(self, name: str) -> Matrix:
+    def _precise(self, name: str, order: Order | None = None) -> Matrix:
         """A matrix in twice the bits: what the first four leave over is quantised again."""
-        coarse = self._quantize(name)
-        return Matrix((coarse, self._quantize(name, taken=coarse)))
+        coarse = self._quantize(name, order)
+        return Matrix((coarse, self._quantize(name, order, coarse)))
 
     def _quantize(self, name: str, order: Order | None = None, taken: Quantized | None = None) -> Quantized:
         """A matrix, its rows in the given order; or what is left of it when `taken` is taken away."""
