@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up everything they need by themselves (see scripts/setup.sh).
-.PHONY: demo test test-all conformance docs lint format setup clean
+.PHONY: demo test test-all conformance docs bench lint format setup clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -n 2 --dist loadgroup -q
@@ -20,6 +20,11 @@ conformance: setup
 
 docs: setup
 	$(PY) -m tests.operators.docs
+
+# Pteron and its peers side by side: see benchmarks/README.md. ARGS="--only rms_norm" and the like.
+bench: setup
+	@bash scripts/bench_peers.sh
+	@$(PY) -m benchmarks.compare $(ARGS)
 
 lint:
 	$(PY) -m ruff check .

@@ -46,11 +46,7 @@ class OneOp:
 
     def _tensor(self, array: np.ndarray[Any, Any], constant: bool = False) -> Tensor:
         index = ValueId(len(self.graph.values))
-        data = (
-            Constant(memoryview(np.ascontiguousarray(array)).cast("B"), array.dtype.name)
-            if constant
-            else None
-        )
+        data = Constant(_bytes(array), array.dtype.name) if constant else None
         tensor = Tensor(index, DType[array.dtype.name], array.shape, f"v{index}", data)
         self.graph.values.append(tensor)
         return tensor
@@ -66,7 +62,7 @@ class OneOp:
         return arg  # type: ignore[no-any-return]
 
     def call(self, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        """A whole call, as users make it: upload, run, read back. Inputs may have fewer rows than at first."""
+        """A whole call, as users make it: upload, run, read back. Inputs may have fewer rows than before."""
         return self.method.execute(inputs)
 
     def run(self) -> None:
@@ -86,6 +82,10 @@ class OneOp:
         return out
 
 
+def _bytes(array: np.ndarray[Any, Any]) -> memoryview:
+    return memoryview(np.ascontiguousarray(array).data).cast("B")
+
+
 class Fixed:
     """Marks an array as a constant of the program."""
 
@@ -96,7 +96,7 @@ class Fixed:
 def cpu_ms(run: Callable[[], None], seconds: float = 0.5) -> float:
     """The median process CPU time of a call over all threads, in milliseconds."""
     run()
-    times = []
+    times: list[float] = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 3:
         start = time.process_time()

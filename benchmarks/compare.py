@@ -1,0 +1,250 @@
+"""`make bench`: Pteron and its peers side by side, alternating, on the same adapter.
+
+Every side is a process of its own that stays up for the whole run. For each row the sides take turns, round
+after round, so that whatever else the machine does falls on all of them; the table shows medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import smollm2
+from benchmarks.rows import ROWS, Row
+
+ROOT = Path(__file__).parent.parent
+PEERS = ROOT / ".venv-peers"
+US = "pteron"
+SIDES = {US: Path(sys.executable), "onnxruntime": PEERS / "bin/python", "ncnn": PEERS / "bin/python"}
+
+# No side profits from shaders that an earlier run left on the disk: first calls are first calls.
+NO_SHADER_CACHE = {"MESA_SHADER_CACHE_DISABLE": "true"}
+
+
+class Missing(Exception):
+    """A side cannot do what it is asked. The message says why."""
+
+
+class Process:
+    """A side, started. Ask it something; it answers."""
+
+    def __init__(self, name: str, python: Path, environment: dict[str, str]) -> None:
+        self.name = name
+        if not python.exists():
+            raise Missing(f"{python} is not there: see scripts/bench_peers.sh")
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
+        self._process = subprocess.Popen(
+            [python, "-m", "benchmarks.worker", name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | NO_SHADER_CACHE | environment,
+        )
+
+    def ask(self, **command: Any) -> dict[str, Any]:
+        assert self._process.stdin and self._process.stdout
+        try:
+            self._process.stdin.write(json.dumps(command) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise Missing(f"its process has ended: {self._last_words()}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise Missing(answer["error"])
+        return answer
+
+    def _last_words(self) -> str:
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "without a word"
+
+    def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._log.close()
+
+
+@dataclass(slots=True)
+class Samples:
+    """What one side took for one row: the median of its calls, or the worst of its first calls."""
+
+    row: Row
+    cpu_ms: list[float] = field(default_factory=list)
+    wall_ms: list[float] = field(default_factory=list)
+    steady_cpu_ms: list[float] = field(default_factory=list)  # where the row is about first calls
+    missing: str = ""
+    note: str = ""
+
+    @property
+    def cpu(self) -> float | None:
+        return self._typical(self.cpu_ms)
+
+    @property
+    def wall(self) -> float | None:
+        return self._typical(self.wall_ms)
+
+    def _typical(self, ms: list[float]) -> float | None:
+        if not ms:
+            return None
+        return max(ms) if self.row.first_calls else median(ms)
+
+    @property
+    def steady(self) -> float | None:
+        return median(self.steady_cpu_ms) if self.steady_cpu_ms else None
+
+
+def measure(row: Row, sides: Sequence[Process], rounds: int, seconds: float) -> dict[str, Samples]:
+    found = {side.name: Samples(row) for side in sides}
+    ready = []
+    for side in sides:
+        try:
+            found[side.name].note = side.ask(do="prepare", row=row.name).get("note", "")
+            ready.append(side)
+        except Missing as reason:
+            found[side.name].missing = str(reason)
+    if row.first_calls:
+        for live in row.first_calls:
+            for side in ready:
+                answer = side.ask(do="run", calls=4, live=live)
+                found[side.name].cpu_ms.append(answer["cpu_ms"][0])
+                found[side.name].wall_ms.append(answer["wall_ms"][0])
+                found[side.name].steady_cpu_ms += answer["cpu_ms"][1:]
+    else:
+        for number in range(rounds):
+            for side in ready[number % len(ready) :] + ready[: number % len(ready)]:  # nobody is always first
+                answer = side.ask(do="run", seconds=seconds)
+                found[side.name].cpu_ms += answer["cpu_ms"]
+                found[side.name].wall_ms += answer["wall_ms"]
+    return found
+
+
+def record(row: Row, found: dict[str, Samples], facts: dict[str, dict[str, str]]) -> Iterable[dict[str, Any]]:
+    ours = found[US].cpu if US in found else None
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    for name, samples in found.items():
+        yield {
+            "time": now,
+            "row": row.name,
+            "side": name,
+            **facts[name],
+            "cpu_ms": samples.cpu,
+            "wall_ms": samples.wall,
+            "steady_cpu_ms": samples.steady,
+            "calls": len(samples.cpu_ms),
+            "cpu_ratio_to_pteron": samples.cpu / ours if samples.cpu and ours else None,
+            "missing": samples.missing or None,
+            "note": samples.note or None,
+            "published_cpu_ms": row.published,
+            "published_by": row.by or None,
+        }
+
+
+def table(names: Sequence[str]) -> Table:
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    made.add_column("cpu_ms (wall ms)")
+    for name in names:
+        made.add_column(name, justify="right")
+        if name != US:
+            made.add_column("ratio", justify="right")
+    made.add_column("published", justify="right", style="dim")
+    made.add_column("ratio", justify="right", style="dim")
+    return made
+
+
+def cells(row: Row, found: dict[str, Samples]) -> list[str]:
+    ours = found[US].cpu if US in found else None
+    line = [row.name]
+    for name, samples in found.items():
+        line.append(_times(samples))
+        if name != US:
+            line.append(_ratio(samples.cpu, ours))
+    line.append(f"{row.by} {row.published:g}" if row.published else "")
+    line.append(_ratio(row.published, ours))
+    return line
+
+
+def _times(samples: Samples) -> str:
+    if samples.cpu is None or samples.wall is None:
+        return ""
+    text = f"{_ms(samples.cpu)} ({_ms(samples.wall)})"
+    return text if samples.steady is None else f"{text}, then {_ms(samples.steady)}"
+
+
+def _ms(ms: float) -> str:
+    return f"{ms:.0f}" if ms >= 100 else f"{ms:.1f}" if ms >= 10 else f"{ms:.2f}"
+
+
+def _ratio(theirs: float | None, ours: float | None) -> str:
+    return f"{theirs / ours:.2f}×" if theirs and ours else ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="turns that every side takes per row")
+    parser.add_argument("--seconds", type=float, default=0.3, help="the least that a turn lasts")
+    parser.add_argument("--only", default="", help="rows whose name has this text in it")
+    parser.add_argument("--output", type=Path, default=ROOT / "build/bench.jsonl", help="appended to")
+    options = parser.parse_args()
+    say = Console(stderr=True, highlight=False, soft_wrap=True).print
+    rows = [row for row in ROWS if options.only in row.name]
+    model = smollm2.program(PEERS) if any(row.kind == "llm" for row in rows) else None
+    notes: list[str] = []
+    with ExitStack() as stack:
+        sides, facts = [], {}
+        for name, python in SIDES.items():
+            try:
+                side = Process(name, python, {"PTERON_BENCH_MODEL": str(model)} if model else {})
+                stack.callback(side.close)
+                facts[name] = side.ask(do="facts")
+                sides.append(side)
+                say(", ".join(facts[name].values()))
+            except Missing as reason:
+                notes.append(f"{name}: {reason}")
+        out = table([side.name for side in sides])
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        with options.output.open("a", encoding="utf-8") as file:
+            for row in rows:
+                say(f"measuring {row.name}")
+                found = measure(row, sides, options.rounds, options.seconds)
+                out.add_row(*cells(row, found))
+                file.writelines(
+                    json.dumps(line, ensure_ascii=False) + "\n" for line in record(row, found, facts)
+                )
+                for name, samples in found.items():
+                    notes += [
+                        f"{row.name}, {name}: {text}" for text in (samples.missing, samples.note) if text
+                    ]
+    console = Console(width=150, highlight=False)
+    console.print(out)
+    console.print("\nA ratio is a peer's CPU time over Pteron's: above 1, Pteron is faster. The column")
+    console.print("'published' was not measured in this run: see benchmarks/README.md.")
+    for note in notes:
+        console.print(f"- {note}")
+    console.print(f"\nsaved {options.output}", style="dim")
+
+
+if __name__ == "__main__":
+    main()
