@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import wgpu
 
 from pteron.errors import DeviceError, OutOfMemory
+from pteron.gpu import readback
 from pteron.gpu.adapters import Adapter, choose
 from pteron.gpu.encoding import Command, command, one_pass
 from pteron.graph.dispatch import SUBGROUP
@@ -210,12 +211,10 @@ class Device:
     @contextmanager
     def mapped(self, staging: Any, nbytes: int) -> Any:
         """The first bytes of a staging buffer, while the block lasts."""
-        with self._errors("read-back"):
-            staging.map_sync(wgpu.MapMode.READ, 0, nbytes)
-        try:
-            yield staging.read_mapped(copy=False)
-        finally:
-            staging.unmap()
+        with ExitStack() as stack:
+            with self._errors("read-back"):
+                data = stack.enter_context(readback.mapped(self._device, staging, nbytes))
+            yield data
 
     def close(self) -> None:
         self._pipelines.clear()
