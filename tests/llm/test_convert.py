@@ -72,9 +72,13 @@ def reference(tiny: Tiny, path: Path) -> Reference:
 
 
 def assert_same_logits(actual: Any, expected: torch.Tensor) -> None:
-    wanted = expected.numpy()
     assert actual.shape == (1, len(TOKENS))
-    assert np.abs(actual[0] - wanted).max() < 1e-3 * (wanted.max() - wanted.min())
+    assert_close_logits(actual[0], expected)
+
+
+def assert_close_logits(actual: Any, expected: torch.Tensor) -> None:
+    wanted = expected.numpy()
+    assert np.abs(actual - wanted).max() < 1e-3 * (wanted.max() - wanted.min())
 
 
 class TestNumbers:
@@ -561,6 +565,34 @@ class TestSmolLM2:
             answer = model.generate(question, max_new_tokens=24, temperature=0.0).text
         print(answer)
         assert "Paris" in answer
+
+    def test_logits_are_those_of_torch_with_the_same_weights(
+        self, source: Path, smollm: Path, device: Device
+    ) -> None:
+        """A prompt at once and in uneven pieces, then 32 greedy steps: the same numbers, the same text."""
+        import gguf
+
+        tensors = {t.name: gguf.dequantize(t.data, t.tensor_type) for t in gguf.GGUFReader(source).tensors}
+        stored = {n: in_file_order(SMOLLM2, n, m) for n, m in stored_weights(smollm, SMOLLM2).items()}
+        model = Reference(SMOLLM2, tensors | stored)
+        with pteron.llm.load(smollm, device=device) as llm:
+            question = [{"role": "user", "content": "Why is the sky blue?"}]
+            prompt = llm.encode(question)
+            method, start = llm.program.method(), 0
+            expected = model.logits(prompt)
+            for length in (5, 1, 17, len(prompt) - 23):
+                logits = method(np.array([prompt[start : start + length]]), np.array([start]))
+                start += length
+                assert_close_logits(logits[0], expected[start - 1])
+            logits = method(np.array([prompt]), np.array([0]))
+            assert_close_logits(logits[0], expected[-1])
+            answer = llm.generate(question, max_new_tokens=32, temperature=0, eos_token_id=[])
+            tokens = list(prompt)
+            for _ in range(32):
+                assert_close_logits(logits[0], model.logits(tokens)[-1])
+                tokens.append(int(logits.argmax()))
+                logits = method(np.array([tokens[-1:]]), np.array([len(tokens) - 1]))
+        assert answer.tokens == tokens[len(prompt) :]
 
     def test_perplexity_is_within_a_tenth_of_the_original(
         self, source: Path, smollm: Path, device: Device
