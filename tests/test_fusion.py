@@ -145,6 +145,30 @@ def test_a_chain_is_made_of_its_operators_own_functions() -> None:
     assert "f32(2.0)" in code
 
 
+class Product(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.randn(24, 36, generator=torch.Generator().manual_seed(1)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.matrix
+
+
+def test_a_constant_matrix_becomes_a_weight(device: Device, exported: Callable[..., bytes]) -> None:
+    def arguments() -> tuple[Any, ...]:
+        return Product(), (torch.zeros(9, 24),), ({0: torch.export.Dim("rows", min=1, max=9)},)
+
+    with pteron.load(exported("product", arguments), device=device) as program:
+        method = program.method()
+        assert [node.name for node in method.graph.nodes] == ["aten.linear.default"]
+        for rows in (9, 1, 4):
+            poison(method)
+            x = torch.randn(rows, 24)
+            np.testing.assert_allclose(method(x), Product()(x).detach(), atol=1e-5, rtol=1e-5)
+
+
 def test_an_unknown_pass_is_named() -> None:
-    with pytest.raises(ValueError, match="there is no fusion pass 'chain'; there are add_rms_norm, chains"):
+    with pytest.raises(
+        ValueError, match="there is no fusion pass 'chain'; there are linear_weights, add_rms"
+    ):
         fuse(Sketch().finish(), ["chain"])

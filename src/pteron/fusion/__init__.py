@@ -1,4 +1,4 @@
-"""Fewer dispatches: small passes over a graph, each of which may be switched off.
+"""Fewer and better dispatches: small passes over a graph, each of which may be switched off.
 
 A pass looks for a shape of graph, not for a model, and what it puts in place gives the same numbers.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from pteron.fusion import add_rms_norm, chains
+from pteron.fusion import add_rms_norm, chains, linear_weights
 from pteron.graph.values import Graph
 
 PASSES: Mapping[str, Callable[[Graph], Graph]] = {
+    "linear_weights": linear_weights.fuse,
     "add_rms_norm": add_rms_norm.fuse,
     "chains": chains.fuse,
 }
