@@ -13,6 +13,7 @@ from pteron.errors import InputError, PteronError, UnsupportedError
 from pteron.gpu.device import Copy, Device
 from pteron.gpu.executor import Executor, State
 from pteron.gpu.weights import Weights
+from pteron.graph.choice import Choice
 from pteron.graph.dispatch import describe
 from pteron.graph.dynamic import check_shape, dynamic_dims
 from pteron.graph.live import ContentRule, Live
@@ -70,12 +71,19 @@ class Read:
 class Method:
     """A loaded method. Call it with arrays at any live shape; it never allocates or compiles again."""
 
-    def __init__(self, program: Program, graph: Graph, device: Device, weights: Weights) -> None:
+    def __init__(
+        self,
+        program: Program,
+        graph: Graph,
+        device: Device,
+        weights: Weights,
+        choice: Choice | None = None,
+    ) -> None:
         self.program = program
         self.name = graph.name
         self.graph = graph
         self._device = device
-        self._executor = Executor(graph, device, weights)
+        self._executor = Executor(graph, device, weights, choice)
         self._live = self._executor.live
         self._elements = [self._check_element(e) for e in graph.elements]
         self._indices = self._index_inputs()

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pteron.ops  # noqa: F401  registers the operators
+from pteron import tuning
 from pteron.errors import PteronError
 from pteron.fusion import fuse
 from pteron.gpu.adapters import Adapter
 from pteron.gpu.device import Device
 from pteron.gpu.weights import Weights
+from pteron.graph.choice import Choice
 from pteron.graph.lower import try_lower
 from pteron.graph.problems import unsupported
 from pteron.graph.values import Graph
@@ -26,17 +28,19 @@ def load(
     data_path: str | Path | Iterable[str | Path] | None = None,
     device: str | int | Adapter | Device | None = None,
     fuse: Iterable[str] | None = None,
+    choice: Choice | None = None,
 ) -> Program:
     """Load a `.pte` file (a path, bytes, or an open binary file).
 
     data_path: the `.ptd` file or files that hold weights kept apart from the program.
     device: an adapter's index or part of its name; the best one when left out.
     fuse: the fusion passes to run (see `pteron.fusion`); all when left out, none for `()`.
+    choice: which of several kernels to take; left out, what `pteron tune` has measured on this device.
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
     file = ProgramFile.open(source, paths)
     try:
-        return Program(file, device, fuse)
+        return Program(file, device, fuse, choice)
     except BaseException:
         file.close()
         raise
@@ -59,12 +63,14 @@ class Program:
         file: ProgramFile,
         device: str | int | Adapter | Device | None = None,
         passes: Iterable[str] | None = None,
+        choice: Choice | None = None,
     ) -> None:
         self.file = file
         self._graphs = {name: fuse(graph, passes) for name, graph in _lower(file).items()}
         self._owns_device = not isinstance(device, Device)
         self.device = device if isinstance(device, Device) else Device(device)
         self._weights = Weights(self.device)
+        self._choice = choice or tuning.read(self.device.adapter)
         self._methods: dict[str, Method] = {}
         self._lock = threading.RLock()
         self._closed = False
@@ -82,7 +88,7 @@ class Program:
                 self.file.plan(name)  # says which methods there are, if this is none of them
                 graph = self._graphs[name]
                 with self.device.lock:
-                    self._methods[name] = Method(self, graph, self.device, self._weights)
+                    self._methods[name] = Method(self, graph, self.device, self._weights, self._choice)
             return self._methods[name]
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:

@@ -19,6 +19,7 @@ from pteron.cli.profile import profile
 from pteron.cli.run import run
 from pteron.cli.serve import serve
 from pteron.cli.terminal import complain
+from pteron.cli.tune import tune
 from pteron.errors import PteronError
 
 
@@ -75,5 +76,6 @@ app.command()(convert)
 app.command()(check)
 app.command()(profile)
 app.command()(bench)
+app.command()(tune)
 app.command()(devices)
 app.command()(doctor)

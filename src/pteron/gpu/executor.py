@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from pteron.gpu.device import Copy, Device
 from pteron.gpu.encoding import Command, command
 from pteron.gpu.weights import Weights, upload_constant
+from pteron.graph.choice import Choice
 from pteron.graph.dispatch import Dispatch, Grid, Scratch
 from pteron.graph.live import Change, LiveGraph, LiveInt, LiveTensor, NodePlan
 from pteron.graph.memory import Layout, MemoryPlan, aligned, plan_memory
@@ -82,12 +83,12 @@ class State:
 class Executor:
     """Everything a method keeps on the GPU."""
 
-    def __init__(self, graph: Graph, device: Device, weights: Weights) -> None:
+    def __init__(self, graph: Graph, device: Device, weights: Weights, choice: Choice | None = None) -> None:
         self.graph = graph
         self.device = device
         self.weights = weights
         self.layout = Layout.of(graph)
-        self.live = LiveGraph(graph, self.layout, device.route_features)
+        self.live = LiveGraph(graph, self.layout, device.route_features, choice)
         self.memory: MemoryPlan = plan_memory(graph, self.layout, self.live.scratch())
         self._states = {self.layout.storage[t.id] for t in graph.states}
         self._constants = {t.id: weights.buffer(t) for t in self._used_constants()}

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from pteron.errors import InputError, PteronError
 from pteron.graph.build import Problem
+from pteron.graph.choice import Choice, choose, usable_routes
 from pteron.graph.dispatch import (
     MAX_GROUPS_PER_DIMENSION,
     Dispatch,
@@ -168,10 +169,13 @@ class Change:
 class LiveGraph:
     """A graph together with its present live shapes and plans."""
 
-    def __init__(self, graph: Graph, layout: Layout, features: Collection[str] = ()) -> None:
+    def __init__(
+        self, graph: Graph, layout: Layout, features: Collection[str] = (), choice: Choice | None = None
+    ) -> None:
         self.graph = graph
         self.layout = layout
         self.features = frozenset(features)  # what the device offers beyond the portable floor
+        self.choice = choice
         self.live: list[Live] = [v.max_shape if isinstance(v, Tensor) else None for v in graph.values]
         self.plans: list[NodePlan | None] = [None] * len(graph.nodes)
         self.routes: list[list[Route]] = []  # per node, every route it may ever take
@@ -326,6 +330,11 @@ class LiveGraph:
             memo.clear()
         memo[key] = plan
 
+    def forget(self) -> None:
+        """Plan everything anew at the next call, as when `choice` has changed its mind."""
+        self._memo = [{} for _ in self.graph.nodes]
+        self.plans[:] = [None] * len(self.plans)
+
     # -- one node -------------------------------------------------------------------------------
 
     def _is_skipped(self, node: Node) -> bool:
@@ -368,8 +377,9 @@ class LiveGraph:
         if node.index in self.layout.copies:
             source, out = views[spec.parameters.index(spec.alias or "")], views[last]
             planned = copy_dispatch(source, out)
-        routes = _reachable(_as_routes(planned), self.features)
-        route = next((r for r in routes if r.when is not False), None)
+        routes = usable_routes(node, _as_routes(planned), self.features, self.choice)
+        size = sum(out.numel for out in outputs.values() if isinstance(out, LiveTensor))
+        route = choose(node, routes, size, self.choice)
         if routes and route is None:
             raise OpError("no kernel fits these shapes")
         dispatches = route.dispatches if route else []
@@ -396,17 +406,6 @@ def _skipped(node: Node) -> NodePlan:
 def copy_dispatch(source: LiveTensor, target: LiveTensor) -> Dispatch:
     words = quads(source.nbytes)
     return Dispatch("copy", {"x": source, "y": target}, {"words": words}, threads(words))
-
-
-def _reachable(routes: list[Route], features: Collection[str]) -> list[Route]:
-    """The routes that may ever be taken: what the device can run, up to the first that always fits."""
-    reachable = []
-    for route in routes:
-        if route.needs is None or route.needs in features:
-            reachable.append(route)
-            if route.when is None:
-                break
-    return reachable
 
 
 def _as_routes(planned: Planned) -> list[Route]:

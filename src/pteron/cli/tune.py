@@ -1,0 +1,121 @@
+"""`pteron tune`: time the kernels that could do a program's work, and remember the fastest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from pteron.cli.terminal import console, grid, heading, plural, print_json
+
+if TYPE_CHECKING:
+    from pteron.method import Method
+    from pteron.tuning import Measured
+
+
+def tune(
+    model: Annotated[Path, typer.Argument(help="A .pte file.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="[NAME=]NUMBER",
+            help="What to fill an input with, such as a position. Default: zeros.",
+        ),
+    ] = None,
+    lives: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--live",
+            "-l",
+            min=1,
+            help="Make every dynamic dimension this long. Repeatable. Default: 1, some, and the most.",
+        ),
+    ] = None,
+    method: Annotated[str, typer.Option("--method", "-m", help="The method to call.")] = "forward",
+    repeat: Annotated[int, typer.Option("--repeat", "-n", min=1, help="Calls to take the median of.")] = 5,
+    data: Annotated[
+        list[Path] | None, typer.Option("--data", help="A .ptd file that holds weights. Repeatable.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", "-d", help="An adapter's index, or part of its name.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find the fastest kernels for a .pte file on this device. Every later load uses what is found."""
+    from pteron import tuning
+    from pteron.cli.inputs import live_shapes, make_inputs
+    from pteron.errors import DeviceError
+    from pteron.gpu.timing import has_timestamps
+    from pteron.program import load
+
+    trial = tuning.Trial()
+    with load(model, data_path=data, device=device, choice=trial) as program:
+        if method not in program.method_names:
+            names = ", ".join(program.method_names)
+            raise typer.BadParameter(f"there is no method {method!r}; there are {names}")
+        if not has_timestamps(program.device):
+            raise DeviceError(
+                f"{program.device.adapter.name} has no timestamp queries, so kernels cannot be timed: "
+                "they are chosen by what is known of devices in general"
+            )
+        loaded = program.method(method)
+        calls = []
+        for live in lives or some_sizes(loaded):
+            given = make_inputs(loaded, inputs or [], live_shapes(loaded, live, []), "zeros", 0)
+            calls.append([item.value for item in given.values()])
+        found = tuning.measure(loaded, trial, calls, repeat)
+        adapter = program.device.adapter
+        saved = tuning.write(adapter, tuning.best_of(found))
+    if as_json:
+        print_json({"file": str(model), "device": adapter.name, "saved": str(saved), "choices": _json(found)})
+    else:
+        show(model.name, adapter.name, found, saved)
+
+
+def some_sizes(method: Method) -> list[int]:
+    """One, the most, and the middle between them on a scale of ratios."""
+    most = max((info.max_shape[d] for info in method.inputs for d in info.dynamic_dims), default=1)
+    return sorted({1, round(most**0.5), most})
+
+
+def _json(found: list[Measured]) -> list[dict[str, Any]]:
+    return [
+        {
+            "node": entry.key,
+            "size": entry.size,
+            "seconds": entry.medians,
+            "default": entry.default,
+            "best": entry.best,
+        }
+        for entry in found
+    ]
+
+
+def show(name: str, device: str, found: list[Measured], saved: Path) -> None:
+    out = console()
+    changed = sum(entry.best != entry.default for entry in found)
+    out.print(heading(name, f"on {device}"))
+    if not found:
+        out.print(Text("  no operator of this program has more than one kernel to choose from here"))
+        return
+    rows = []
+    for entry in sorted(found, key=lambda e: e.key):
+        op, *reads = entry.key.split(" ", 1)
+        rows.append((op.removesuffix(".default"), " ".join(reads), entry.size, _candidates(entry)))
+    out.print(
+        grid(rows, header=("operator", "reads at most", "writes", "ms per route, the chosen one first"))
+    )
+    out.print(Text(f"\n  {plural(changed, 'choice')} of {len(found)} changed; saved {saved}"))
+
+
+def _candidates(entry: Measured) -> Text:
+    text = Text()
+    medians = entry.medians
+    for route in (entry.best, *(r for r in medians if r != entry.best)):
+        style = ("green" if entry.best != entry.default else "") if route == entry.best else "dim"
+        text.append(f"{route} {1000 * medians[route]:.3f}  ", style=style)
+    return text
