@@ -15,16 +15,22 @@ fn is_first(c: u32) -> bool { return (c & 1u) == 0u; }
 fn frequency(c: u32) -> u32 { return c / 2u; }
 """
 HALVES = """
-fn partner(c: u32) -> u32 { return select(c - p.width / 2u, c + p.width / 2u, c < p.width / 2u); }
-fn is_first(c: u32) -> bool { return c < p.width / 2u; }
+fn partner(c: u32) -> u32 { return select(c - p.turned / 2u, c + p.turned / 2u, c < p.turned / 2u); }
+fn is_first(c: u32) -> bool { return c < p.turned / 2u; }
 fn frequency(c: u32) -> u32 { return c; }
 """
 
 
 def rotate(
-    x: LiveTensor, cos: LiveTensor, sin: LiveTensor, start: LiveInt, out: LiveTensor, pairing: str
+    x: LiveTensor,
+    cos: LiveTensor,
+    sin: LiveTensor,
+    start: LiveInt,
+    out: LiveTensor,
+    turned: int,
+    pairing: str,
 ) -> Dispatch:
-    """Rotate [B, S, H, D] by the frequencies of row start + s."""
+    """Rotate the first `turned` elements of each head of [B, S, H, D] by the frequencies of row start + s."""
     out.resize(x.shape)
     params = {
         "quads": quads(x.numel),
@@ -32,12 +38,13 @@ def rotate(
         "heads": x.shape[2],
         "length": x.shape[1],
         "table": cos.shape[-1],
+        "turned": turned,
     }
     bindings: dict[str, Bound] = {"x": x, "cos_table": cos, "sin_table": sin, "start": start, "y": out}
     return Dispatch("rope", bindings, params, threads(quads(x.numel)), code=pairing)
 
 
-def check_pair(xq: LiveTensor, xk: LiveTensor, cos: LiveTensor, sin: LiveTensor, table_width: int) -> None:
+def check_pair(xq: LiveTensor, xk: LiveTensor, cos: LiveTensor, sin: LiveTensor) -> None:
     check(
         xq.rank == xk.rank == 4, f"q {describe(xq.shape)} and k {describe(xk.shape)} must have 4 dimensions"
     )
@@ -49,23 +56,24 @@ def check_pair(xq: LiveTensor, xk: LiveTensor, cos: LiveTensor, sin: LiveTensor,
     check(
         cos.shape == sin.shape, f"cos {describe(cos.shape)} and sin {describe(sin.shape)} must have one shape"
     )
-    check(
-        cos.rank == 2 and cos.shape[1] == table_width,
-        f"the frequency table has shape {describe(cos.shape)}, but rows of {table_width} are needed",
-    )
+    check(cos.rank == 2, f"the frequency table must have 2 dimensions, not shape {describe(cos.shape)}")
 
 
 @op("et_vk.apply_rotary_emb.default")
 def apply_rotary_emb(
     xq: LiveTensor, xk: LiveTensor, cos: LiveTensor, sin: LiveTensor, outs: Sequence[LiveTensor]
 ) -> list[Dispatch]:
-    check_pair(xq, xk, cos, sin, xq.shape[-1] // 2)
-    length = xq.shape[1]
+    check_pair(xq, xk, cos, sin)
+    length, width = xq.shape[1], xq.shape[3]
+    check(
+        2 * cos.shape[1] == width,
+        f"the frequency table has shape {describe(cos.shape)}, but rows of {width // 2} are needed",
+    )
     check(cos.shape[0] >= length, f"the frequency table has {cos.shape[0]} rows for {length} live positions")
     start = LiveInt(0, 0, [])
     return [
-        rotate(xq, cos, sin, start, outs[0], INTERLEAVED),
-        rotate(xk, cos, sin, start, outs[1], INTERLEAVED),
+        rotate(xq, cos, sin, start, outs[0], width, INTERLEAVED),
+        rotate(xk, cos, sin, start, outs[1], width, INTERLEAVED),
     ]
 
 
@@ -78,8 +86,13 @@ def apply_rotary_emb_hf(
     start_pos: LiveInt,
     outs: Sequence[LiveTensor],
 ) -> list[Dispatch]:
-    check_pair(xq, xk, cos, sin, xq.shape[-1])
-    length, rows = xq.shape[1], cos.shape[0]
+    """Halves of the first elements of a head, as many as the table is wide, turn into each other."""
+    check_pair(xq, xk, cos, sin)
+    length, (rows, turned) = xq.shape[1], cos.shape
+    check(
+        turned % 2 == 0 and turned <= xq.shape[3],
+        f"the frequency table turns {turned} elements of heads that have {xq.shape[3]}",
+    )
     check(rows >= length, f"the frequency table has {rows} rows for {length} live positions")
     start_pos.require(
         0,
@@ -87,8 +100,8 @@ def apply_rotary_emb_hf(
         f"the frequency table has {rows} rows: position {{value}} plus {length} tokens runs past its end",
     )
     return [
-        rotate(xq, cos, sin, start_pos, outs[0], HALVES),
-        rotate(xk, cos, sin, start_pos, outs[1], HALVES),
+        rotate(xq, cos, sin, start_pos, outs[0], turned, HALVES),
+        rotate(xk, cos, sin, start_pos, outs[1], turned, HALVES),
     ]
 
 

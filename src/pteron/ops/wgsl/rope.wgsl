@@ -6,10 +6,11 @@
 @group(0) @binding(4) var<uniform> start: vec4<i32>;
 @group(0) @binding(5) var<uniform> p: Params;
 
-struct Params { quads: u32, width: u32, heads: u32, length: u32, table: u32 }
+struct Params { quads: u32, width: u32, heads: u32, length: u32, table: u32, turned: u32 }
 
 fn value(i: u32) -> f32 {
     let c = i % p.width;
+    if (c >= p.turned) { return f32(x_at(i)); }
     let s = (i / (p.width * p.heads)) % p.length;
     let at = (u32(start.x) + s) * p.table + frequency(c);
     let mine = f32(x_at(i)) * f32(cos_table_at(at));

@@ -1,0 +1,51 @@
+"""Rotary embeddings against torch: whole heads and parts of them, at moving positions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pteron.gpu.device import Device
+from tests.ops.rules import Sym, check_rule
+
+POSITIONS = 24
+
+
+@pytest.mark.parametrize(("width", "turned"), [(8, 8), (8, 6), (10, 4), (12, 2)])
+def test_halves_of_the_first_elements_turn(device: Device, width: int, turned: int) -> None:
+    angles = torch.randn(POSITIONS, turned)
+
+    def make(n: int) -> list[object]:
+        q, k = torch.randn(2, n, 3, width), torch.randn(2, n, 1, width)
+        return [q, k, angles.cos(), angles.sin(), Sym(POSITIONS - 3 * n)]
+
+    def rotate(
+        q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, start: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        def turn(x: torch.Tensor) -> torch.Tensor:
+            rows = slice(start, start + x.shape[1])
+            part, rest = x[..., :turned], x[..., turned:]
+            swapped = torch.cat([-part[..., turned // 2 :], part[..., : turned // 2]], -1)
+            return torch.cat([part * cos[rows, None] + swapped * sin[rows, None], rest], -1)
+
+        return turn(q), turn(k)
+
+    check_rule(device, "et_vk.apply_rotary_emb_hf.default", make, rotate, (7, 1, 4, 7), atol=1e-5)
+
+
+def test_neighbours_turn(device: Device) -> None:
+    def make(n: int) -> list[torch.Tensor]:
+        angles = torch.randn(n, 5)
+        return [torch.randn(1, n, 4, 10), torch.randn(1, n, 2, 10), angles.cos(), angles.sin()]
+
+    def rotate(
+        q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        def turn(x: torch.Tensor) -> torch.Tensor:
+            a, b = x[..., ::2], x[..., 1::2]
+            c, s = cos[:, None], sin[:, None]
+            return torch.stack([a * c - b * s, a * s + b * c], -1).flatten(-2)
+
+        return turn(q), turn(k)
+
+    check_rule(device, "et_vk.apply_rotary_emb.default", make, rotate, (9, 2, 5, 9), atol=1e-5)
