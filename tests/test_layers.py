@@ -50,5 +50,5 @@ def test_only_gpu_knows_wgpu_and_nothing_needs_torch_to_run(path: Path) -> None:
     parts = path.relative_to(ROOT).parts
     if parts[0] not in {"gpu", "cli"}:
         assert "wgpu" not in names
-    if parts[0] != "export":
+    if parts[0] != "exporting":
         assert not names & {"torch", "executorch", "torchao"}

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from pteron.arrays import GpuArray
     from pteron.checking import check
     from pteron.errors import DeviceError, FormatError, InputError, OutOfMemory, PteronError, UnsupportedError
+    from pteron.exporting import export
     from pteron.gpu.adapters import adapters
+    from pteron.llm import convert
     from pteron.method import Method
     from pteron.profiling import profile
     from pteron.program import Program, load
@@ -31,6 +33,8 @@ __all__ = [
     "UnsupportedError",
     "adapters",
     "check",
+    "convert",
+    "export",
     "load",
     "profile",
 ]
@@ -42,6 +46,8 @@ _HOMES = {
     "Program": "pteron.program",
     "adapters": "pteron.gpu.adapters",
     "check": "pteron.checking",
+    "convert": "pteron.llm",
+    "export": "pteron.exporting",
     "load": "pteron.program",
     "profile": "pteron.profiling",
 }

@@ -13,6 +13,7 @@ from pteron.cli.check import check
 from pteron.cli.convert import convert
 from pteron.cli.devices import devices
 from pteron.cli.doctor import doctor
+from pteron.cli.export import export
 from pteron.cli.generate import generate
 from pteron.cli.inspect import inspect
 from pteron.cli.profile import profile
@@ -73,6 +74,7 @@ app.command()(chat)
 app.command()(generate)
 app.command()(serve)
 app.command()(convert)
+app.command()(export)
 app.command()(check)
 app.command()(profile)
 app.command()(bench)

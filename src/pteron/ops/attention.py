@@ -224,6 +224,7 @@ def custom_sdpa(
 def sdpa(
     q: LiveTensor, k: LiveTensor, v: LiveTensor, mask: LiveTensor | None, scale: float | None, out: LiveTensor
 ) -> list[Route]:
+    check(k.rank == 4, f"key must have 4 dimensions, not shape {describe(k.shape)}")
     start = LiveInt(0, 0, [])
     context = heads_first(k.shape).length
     return attention(

@@ -1,0 +1,95 @@
+"""`pteron export`: a PyTorch module becomes a `.pte` program."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from enum import StrEnum
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+
+from pteron.cli.terminal import console
+
+
+class Quantize(StrEnum):
+    four_bits = "4bit"
+
+
+def export(
+    factory: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE.PY:NAME",
+            help="A function that returns (module, example_inputs) or (module, example_inputs, "
+            "dynamic_shapes): path/to/file.py:name or package.module:name.",
+        ),
+    ],
+    output: Annotated[Path, typer.Argument(help="The .pte file to write.")],
+    quantize: Annotated[
+        Quantize | None, typer.Option(help="Keep the weights of linears and embeddings in 4 bits.")
+    ] = None,
+    group_size: Annotated[int, typer.Option(min=4, help="How many 4-bit weights share a scale.")] = 32,
+    partition: Annotated[
+        bool, typer.Option("--partition/--no-partition", help="Delegate to Vulkan as far as it goes.")
+    ] = True,
+) -> None:
+    """Export a PyTorch module to a .pte program, and tell what was left outside of the delegate."""
+    from pteron.exporting.api import export as export_module
+    from pteron.exporting.api import exporters
+
+    exporters()  # before the user's file, which needs torch too
+    module, example_inputs, *rest = make(factory)
+    made = export_module(
+        module,
+        example_inputs,
+        output,
+        dynamic_shapes=rest[0] if rest else None,
+        quantize=quantize.value if quantize else None,
+        group_size=group_size,
+        partition=partition,
+    )
+    console().print(f"{output}: {made.report}", soft_wrap=True)
+    raise typer.Exit(0 if made.report.runs else 1)
+
+
+def make(factory: str) -> tuple[Any, ...]:
+    """What the named function returns."""
+    where, colon, name = factory.rpartition(":")
+    if not colon or not where or not name:
+        raise typer.BadParameter(f"{factory}: write path/to/file.py:name or package.module:name")
+    function = getattr(load_module(where), name, None)
+    if not callable(function):
+        raise typer.BadParameter(f"{where} has no function {name!r}")
+    made = function()
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        raise typer.BadParameter(
+            f"{factory} must return (module, example_inputs) or (module, example_inputs, dynamic_shapes)"
+        )
+    return made
+
+
+def load_module(where: str) -> ModuleType:
+    """A module by its name, or a Python file, which may import its neighbours as if it was run."""
+    path = Path(where)
+    if path.suffix != ".py":
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            return importlib.import_module(where)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{where}.".startswith(f"{error.name}."):
+                raise  # it exists, but something that it imports does not
+            raise typer.BadParameter(f"there is no module {where!r}") from None
+    if not path.is_file():
+        raise typer.BadParameter(f"there is no file {where}")
+    sys.path.insert(0, str(path.parent.resolve()))
+    # Not by its own name, which may be that of an installed package.
+    spec = spec_from_file_location(f"pteron_export_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,84 @@
+"""`pteron.export`: what a caller gives, and what they get."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pteron.errors import InputError
+from pteron.exporting.quiet import quiet
+from pteron.exporting.report import Report, describe
+from pteron.extras import needs
+from pteron.pte.container import write_file
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A program, and what became of the module on the way."""
+
+    buffer: bytes = field(repr=False)
+    report: Report
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the `.pte` file. It appears whole or not at all."""
+        write_file(path, [self.buffer])
+
+
+def export(
+    module: nn.Module,
+    example_inputs: Sequence[Any],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    quantize: str | None = None,
+    group_size: int = 32,
+    partition: bool = True,
+    compile_options: Mapping[str, Any] | None = None,
+    constant_methods: Mapping[str, Any] | None = None,
+) -> Export:
+    """Export a module, which is not changed, and write it to `path` if there is one.
+
+    example_inputs: a tuple of arguments, as large as they can become.
+    dynamic_shapes: which dimensions may be smaller, as `torch.export.export` takes it.
+    quantize: "4bit" keeps the weights of linear layers and embeddings in 4 bits, `group_size` to a scale.
+    partition: False leaves all operators outside of the Vulkan delegate. Pteron runs them all the same.
+    compile_options: for ExecuTorch's `VulkanPartitioner`, such as {"force_fp16": True}.
+    constant_methods: numbers and strings that the file keeps as methods, such as {"get_max_seq_len": 128}.
+    """
+    if quantize not in (None, "4bit"):
+        raise InputError(f"quantize must be '4bit' or None, not {quantize!r}")
+    if quantize is not None and not partition:
+        raise InputError("4-bit weights exist only inside the delegate: quantize needs partition=True")
+    if group_size < 1 or group_size % 4:
+        raise InputError(f"group_size must be a multiple of 4, not {group_size}")
+    lowering, weights = exporters()
+    if not isinstance(example_inputs, (tuple, list)):
+        raise InputError(
+            f"example_inputs must be a tuple of arguments, not {type(example_inputs).__name__}: write (x,)"
+        )
+    with quiet():
+        ready = weights.copy_for_export(module)
+        kept = weights.quantize_4bit(ready, group_size) if quantize else ()
+        buffer, reasons = lowering.lower(
+            ready,
+            tuple(example_inputs),
+            dynamic_shapes,
+            options=dict(compile_options or {}) if partition else None,
+            constant_methods=dict(constant_methods or {}),
+        )
+    made = Export(buffer, describe(buffer, reasons, kept))
+    if path is not None:
+        made.save(path)
+    return made
+
+
+def exporters() -> tuple[Any, Any]:
+    """The two modules that need torch and ExecuTorch, or an error that says what to install."""
+    with needs("export", "to export a PyTorch module"), quiet():
+        from pteron.exporting import lowering, weights
+    return lowering, weights

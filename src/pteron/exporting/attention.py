@@ -1,0 +1,90 @@
+"""Attention in one piece.
+
+Left to itself, the exporter takes `scaled_dot_product_attention` apart, and some of the parts (`any`,
+`mul.Scalar`) fall outside of the delegate, which splits the graph at every layer. The delegate has an
+operator for all of it, which knows no causality, no shared heads and only masks that are added.
+"""
+
+from __future__ import annotations
+
+import torch
+from executorch.backends.vulkan import custom_ops_lib  # noqa: F401  registers torch.ops.et_vk
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+WHOLE = torch.ops.aten.scaled_dot_product_attention.default
+FUSED = torch.ops.et_vk.sdpa.default
+
+
+def calls_attention(program: ExportedProgram) -> bool:
+    return any(node.target is WHOLE for node in program.graph.nodes)
+
+
+def fuse_attention(program: ExportedProgram) -> ExportedProgram:
+    return program.run_decompositions({WHOLE: attend})
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Attention by the delegate's operator, or NotImplemented where it does not fit."""
+    if dropout_p or not _fits(q, k, v):
+        return NotImplemented
+    if enable_gqa:
+        k, v = _repeated(k, q.shape[1]), _repeated(v, q.shape[1])
+    elif not statically_known_true(q.shape[1] == k.shape[1]):
+        return NotImplemented
+    mask, visible = None, None
+    if is_causal:
+        mask = _causal_mask(q, k)
+    elif attn_mask is not None:
+        mask, visible = _added_mask(attn_mask, q.dtype)
+    if mask is not None:
+        mask = mask.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+    y = FUSED(q, k, v, mask, scale)
+    return y if visible is None else y * visible
+
+
+def _fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    return (
+        all(x.dim() == 4 and x.dtype in (torch.float32, torch.float16) for x in (q, k, v))
+        and statically_known_true(q.shape[0] == k.shape[0])
+        and all(statically_known_true(mine == other) for mine, other in zip(k.shape, v.shape, strict=True))
+        and statically_known_true(q.shape[3] == k.shape[3])
+        and statically_known_true(q.shape[3] % 4 == 0)
+    )
+
+
+def _repeated(x: Tensor, heads: int) -> Tensor:
+    """Each head as often as queries share it."""
+    sharing = heads // x.shape[1]
+    return x if sharing == 1 else x.unsqueeze(2).expand(-1, -1, sharing, -1, -1).flatten(1, 2)
+
+
+def _hidden(dtype: torch.dtype) -> float:
+    """What hides a key when it is added to its score: finite, as a row of -inf alone would be NaN."""
+    return -float(torch.finfo(dtype).max) / 2
+
+
+def _causal_mask(q: Tensor, k: Tensor) -> Tensor:
+    queries = torch.arange(q.shape[2], dtype=q.dtype, device=q.device).unsqueeze(1)
+    keys = torch.arange(k.shape[2], dtype=q.dtype, device=q.device)
+    return (keys - queries).clamp(0, 1) * _hidden(q.dtype)
+
+
+def _added_mask(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The mask to add, and 0 for each row without any visible key: torch says that its result is 0."""
+    if mask.dtype == torch.bool:
+        shown = mask.to(dtype)
+        return (1 - shown) * _hidden(dtype), shown.amax(-1, keepdim=True)
+    visible = mask.amax(-1, keepdim=True) >= torch.finfo(dtype).min
+    return mask.clamp(min=_hidden(dtype)), visible.to(dtype)

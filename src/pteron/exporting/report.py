@@ -1,0 +1,72 @@
+"""What became of a module: read from the file itself, as Pteron will read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+
+from pteron import checking
+from pteron.inspect import OperatorCount, inspect_method
+from pteron.pte.file import ProgramFile
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """An operator that was left outside of the delegate."""
+
+    name: str
+    count: int
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        why = f"  ({'; '.join(self.reasons)})" if self.reasons else ""
+        return f"{self.count}× {self.name}{why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    nbytes: int
+    delegates: int  # calls of the delegate; more than one: something in between was left outside
+    delegated: tuple[OperatorCount, ...]
+    outside: tuple[Outside, ...]
+    unquantized: tuple[str, ...]  # layers that keep their weights as they are, and why
+    check: checking.Report
+
+    @property
+    def runs(self) -> bool:
+        """Whether Pteron can run it. What is outside of the delegate runs on the GPU too."""
+        return self.check.runs
+
+    @property
+    def count_outside(self) -> int:
+        return sum(operator.count for operator in self.outside)
+
+    def __str__(self) -> str:
+        inside = sum(operator.count for operator in self.delegated)
+        lines = [
+            f"{self.nbytes:,} bytes",
+            f"Calls of operators: {inside} delegated, {self.count_outside} not",
+        ]
+        if self.delegates > 1:
+            lines.append(f"Split into {self.delegates} delegates")
+        if self.outside:
+            lines.append("Left outside of the delegate:")
+            lines += [f"  {operator}" for operator in self.outside]
+        if self.unquantized:
+            lines.append("Not quantised:")
+            lines += [f"  {layer}" for layer in self.unquantized]
+        lines.append(str(self.check) if self.runs else f"Pteron cannot run it:\n{self.check}")
+        return "\n".join(lines)
+
+
+def describe(buffer: bytes, reasons: Mapping[str, Set[str]], unquantized: tuple[str, ...]) -> Report:
+    with ProgramFile.open(buffer) as file:
+        info = inspect_method(file, "forward")
+    outside = tuple(
+        Outside(o.name, o.count, tuple(sorted(reasons.get(o.name.split(".")[0], ()))))
+        for o in info.operators
+        if o.place == "outside"
+    )
+    delegated = tuple(o for o in info.operators if o.place == "delegate")
+    calls = sum(delegate.calls for delegate in info.delegates)
+    return Report(len(buffer), calls, delegated, outside, unquantized, checking.check(buffer))
