@@ -1,13 +1,21 @@
-"""`pteron bench`: the rows it promises, measured on what it says."""
+"""`pteron bench` and `make bench`: the rows they promise, measured on what they say."""
 
 import json
 import re
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
+from benchmarks import compare, rows
+from benchmarks.compare import Missing, Process
+from benchmarks.rows import ROWS, Row, Unsupported
+from benchmarks.worker import Worker
 from typer.testing import CliRunner
 
 from pteron.cli.app import app
-from pteron.cli.bench import Row, Runner
+from pteron.cli.bench import Row as BenchRow
+from pteron.cli.bench import Runner
 from tests.llm import tiny_llama
 
 
@@ -92,6 +100,130 @@ def test_tokens_are_written_one_by_one():
 
 
 def test_rates_are_tokens_per_second():
-    row = Row("tg", 10, 0, seconds=[1.0, 2.0], cpu_seconds=[3.0, 3.0])
+    row = BenchRow("tg", 10, 0, seconds=[1.0, 2.0], cpu_seconds=[3.0, 3.0])
     told = row.as_json()
     assert (told["avg_ts"], told["avg_ns"], told["cpu_ms_per_token"]) == (7.5, 1_500_000_000, 300)
+
+
+# -- make bench -----------------------------------------------------------------------------------
+
+NORM = next(row for row in ROWS if row.name == "rms_norm 128×2048")
+FIRST = next(row for row in ROWS if row.first_calls)
+
+
+@pytest.fixture(scope="module")
+def ours():
+    side = Process("pteron", Path(sys.executable), {})
+    yield side
+    side.close()
+
+
+def test_a_process_answers_with_the_times_of_whole_calls(ours):
+    assert "pteron" in ours.ask(do="facts")["version"]
+    assert ours.ask(do="prepare", row=NORM.name) == {}  # its result is numpy's
+    times = ours.ask(do="run", calls=3, live=7)
+    assert len(times["cpu_ms"]) == len(times["wall_ms"]) == 3 and min(times["wall_ms"]) > 0
+    with pytest.raises(Missing, match="unknown command"):
+        ours.ask(do="dance")
+
+
+@pytest.mark.parametrize("row", [r for r in ROWS if r.kind != "llm"], ids=lambda r: r.name)
+def test_our_side_gives_numpys_result(ours, row):
+    assert ours.ask(do="prepare", row=row.name) == {}
+
+
+class Wrong:
+    """A side whose results are off, or that cannot do a row at all."""
+
+    def facts(self):
+        return {}
+
+    def prepare(self, row, data):
+        if row.kind != "rms_norm":
+            raise Unsupported("cannot")
+        return lambda live: 1.1 * rows.expected(row, data)
+
+
+def test_a_wrong_result_is_named():
+    worker = Worker(Wrong())
+    assert worker.answer({"do": "prepare", "row": NORM.name}) == {
+        "note": "its result is 10.0% away from numpy's"
+    }
+    with pytest.raises(Unsupported):
+        worker.answer({"do": "prepare", "row": FIRST.name})
+
+
+class Scripted:
+    """A side that takes the times it is told."""
+
+    def __init__(self, name, *times, refuses=""):
+        self.name, self.times, self.refuses, self.asked = name, list(times), refuses, []
+
+    def ask(self, **command):
+        self.asked.append(command["do"])
+        if command["do"] == "prepare":
+            if self.refuses:
+                raise Missing(self.refuses)
+            return {}
+        ms = self.times.pop(0)
+        return {"cpu_ms": ms, "wall_ms": [2 * t for t in ms]}
+
+
+FACTS = {name: {"version": "1", "adapter": "a"} for name in ("pteron", "fast", "none")}
+
+
+def test_medians_ratios_and_what_is_missing():
+    sides = [
+        Scripted("pteron", [4.0], [8.0], [5.0]),
+        Scripted("fast", [2.0], [2.5], [99.0]),
+        Scripted("none", refuses="no such kernel"),
+    ]
+    row = Row("a row", "linear", {}, published=10, by="fast")
+    found = compare.measure(row, sides, rounds=3, seconds=0)
+    assert compare.cells(row, found) == [
+        "a row", "5.00 (10.0)", "2.50 (5.00)", "0.50×", "", "", "fast 10", "2.00×",
+    ]  # fmt: skip
+    lines = list(compare.record(row, found, FACTS))
+    assert [line["cpu_ratio_to_pteron"] for line in lines] == [1.0, 0.5, None]
+    assert lines[2]["missing"] == "no such kernel" and lines[0]["version"] == "1"
+    assert lines[0]["cpu_ms"] == 5 and lines[0]["calls"] == 3
+    json.dumps(lines)
+
+
+def test_the_worst_first_call_counts():
+    row = Row("first", "linear", {}, first_calls=(3, 5))
+    found = compare.measure(row, [Scripted("pteron", [7.0, 1.0, 2.0, 3.0], [9.0, 2.0, 2.0, 2.0])], 3, 0)
+    assert (found["pteron"].cpu, found["pteron"].steady) == (9.0, 2.0)
+    assert compare.cells(row, found)[1] == "9.00 (18.0), then 2.00"
+
+
+def test_sides_that_are_not_there_are_told(tmp_path, monkeypatch, capsys):
+    nowhere = tmp_path / "python"
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho no library >&2\nexit 1\n")
+    broken.chmod(0o755)
+    sides = {"pteron": Path(sys.executable), "onnxruntime": nowhere, "ncnn": broken}
+    monkeypatch.setattr(compare, "SIDES", sides)
+    out = tmp_path / "bench.jsonl"
+    arguments = ["bench", "--only", "rms_norm 1", "--rounds", "1", "--seconds", "0", "--output", str(out)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    compare.main()
+    told = capsys.readouterr().out
+    assert "onnxruntime: " in told and "is not there" in told
+    assert "ncnn: its process has ended: no library" in told
+    assert [json.loads(line)["row"] for line in out.read_text().splitlines()] == [
+        "rms_norm 1×2048",
+        "rms_norm 128×2048",
+    ]
+
+
+def test_numpys_attention_is_torchs():
+    import torch
+
+    row = Row("", "attention", {"s": 3, "past": 4})
+    data = rows.arrays(row)
+    q, k, v, past_k, past_v = (torch.from_numpy(data[n]).transpose(1, 2) for n in data)
+    k, v = torch.cat([past_k, k], 2), torch.cat([past_v, v], 2)
+    mask = torch.ones(3, 7, dtype=torch.bool).tril(4)
+    wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+    np.testing.assert_allclose(rows.expected(row, data), wanted.transpose(1, 2), rtol=1e-4, atol=1e-5)
