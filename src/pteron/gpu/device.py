@@ -18,6 +18,7 @@ from pteron.errors import DeviceError, OutOfMemory
 from pteron.gpu import readback
 from pteron.gpu.adapters import Adapter, choose
 from pteron.gpu.encoding import Command, command, one_pass
+from pteron.gpu.trusted import shader_module
 from pteron.graph.dispatch import SUBGROUP
 
 Copy: TypeAlias = tuple[Any, int, Any, int, int]  # source, offset, target, offset, bytes
@@ -164,7 +165,7 @@ class Device:
         ]
         layout = self._device.create_bind_group_layout(label=label, entries=entries)
         pipeline_layout = self._device.create_pipeline_layout(label=label, bind_group_layouts=[layout])
-        module = self._device.create_shader_module(label=label, code=source)
+        module = shader_module(self._device, label, source)
         return self._device.create_compute_pipeline(
             label=label, layout=pipeline_layout, compute={"module": module, "entry_point": "main"}
         )

@@ -1,6 +1,9 @@
 // Attention of many queries: a subgroup takes queries of one head, one per lane, and walks the keys with a
 // running softmax. Eight lanes load a key's row between them and hand it round. Queries past the end repeat
 // the last one, so that lanes stay in step. Needs subgroups of at least eight lanes.
+//#trusted
+// Queries are clamped to the last one, and no key is read beyond the last visible one, which the rule has
+// checked to lie in the cache.
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;        // [B, S, Hq, D] in any order of dimensions
 @group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;        // [B, T, Hkv, D]
 @group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;        // [B, T, Hkv, D]
