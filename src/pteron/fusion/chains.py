@@ -18,6 +18,7 @@ from pteron.graph.dtypes import DType
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import OpError, find, op
 from pteron.graph.values import Arg, Graph, Node, Tensor, ValueId, values_in
+from pteron.ops import elementwise
 from pteron.ops.elementwise import walks
 from pteron.ops.shapes import broadcast
 
@@ -140,6 +141,8 @@ def _step_args(node: Node, names: dict[ValueId, str]) -> tuple[Arg, ...]:
 
 def _is_elementwise(node: Node, uses: Uses) -> bool:
     """Whether a node can be a step: floats in, floats out, every scalar known."""
+    if node.op.rule.__module__ != elementwise.__name__:
+        return False  # other rules look at shapes, and a step is asked for without any
     if node.when is not None or node.mutates or len(node.writes) != 1:
         return False
     tensors = [value for arg in node.args for value in values_in(arg)]
