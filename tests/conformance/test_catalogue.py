@@ -25,8 +25,8 @@ PARTS = [
 @pytest.mark.parametrize(("suite", "part"), PARTS)
 def test_suite(suite: str, part: slice, device: Device, tmp_path: Path, record_property: Record) -> None:
     cases = cases_of(suite)[part]
-    problems = check_cases(suite, cases, device, tmp_path)
     record_property("cases", len(cases))
+    problems = check_cases(suite, cases, device, tmp_path)
     assert not problems, "\n".join(problems)
 
 
