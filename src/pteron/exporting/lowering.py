@@ -17,7 +17,7 @@ from executorch.backends.vulkan.patterns.pattern_registry import fusable_pattern
 from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 
-from pteron.exporting.attention import calls_attention, fuse_attention
+from pteron.exporting.fusible import fusible
 
 Reasons = dict[str, set[str]]  # why an operator, by its name without overload, was not delegated
 
@@ -33,15 +33,14 @@ def lower(
     """The bytes of a `.pte` file. Without `options` (for the partitioner), nothing is delegated."""
     with torch.no_grad():
         program = torch.export.export(module, example_inputs, dynamic_shapes=dynamic_shapes)
-        if options is None:
-            edge = to_edge_transform_and_lower(program, constant_methods=constant_methods)
-            return bytes(edge.to_executorch().buffer), {}
-        remember_patterns()
-        if calls_attention(program):
-            program = fuse_attention(program)
+        partitioner = None
+        if options is not None:
+            remember_patterns()
+            partitioner = [VulkanPartitioner(options)]
+            program = fusible(program)
         with skip_reasons() as reasons:
             edge = to_edge_transform_and_lower(
-                program, partitioner=[VulkanPartitioner(options)], constant_methods=constant_methods
+                program, partitioner=partitioner, constant_methods=constant_methods
             )
         return bytes(edge.to_executorch().buffer), reasons
 

@@ -1,8 +1,9 @@
-"""Attention in one piece.
+"""Operators that the exporter would take apart, in a form that the delegate takes.
 
-Left to itself, the exporter takes `scaled_dot_product_attention` apart, and some of the parts (`any`,
-`mul.Scalar`) fall outside of the delegate, which splits the graph at every layer. The delegate has an
-operator for all of it, which knows no causality, no shared heads and only masks that are added.
+Left to itself, it turns `scaled_dot_product_attention` and `rms_norm` into parts of which some (`any`,
+`mul.Scalar`, `add.Scalar`) fall outside of the delegate, and so splits the graph at every layer. The delegate
+has an operator for all of attention, which knows no causality, no shared heads and only masks that are
+added; and it finds a norm again by its pattern, if that is written with `add.Tensor`.
 """
 
 from __future__ import annotations
@@ -13,16 +14,25 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-WHOLE = torch.ops.aten.scaled_dot_product_attention.default
-FUSED = torch.ops.et_vk.sdpa.default
+ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
+RMS_NORM = torch.ops.aten.rms_norm.default
 
 
-def calls_attention(program: ExportedProgram) -> bool:
-    return any(node.target is WHOLE for node in program.graph.nodes)
+def fusible(program: ExportedProgram) -> ExportedProgram:
+    """The same program, with such operators rewritten."""
+    table = {ATTENTION: attend, RMS_NORM: rms_norm}
+    if any(node.target in table for node in program.graph.nodes):
+        return program.run_decompositions(table)
+    return program
 
 
-def fuse_attention(program: ExportedProgram) -> ExportedProgram:
-    return program.run_decompositions({WHOLE: attend})
+def rms_norm(
+    x: Tensor, normalized_shape: list[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    over = list(range(-len(normalized_shape), 0))
+    spread = (x * x).mean(over, keepdim=True)
+    y = x * torch.rsqrt(spread + (torch.finfo(x.dtype).eps if eps is None else eps))
+    return y if weight is None else y * weight
 
 
 def attend(
@@ -50,7 +60,7 @@ def attend(
         mask, visible = _added_mask(attn_mask, q.dtype)
     if mask is not None:
         mask = mask.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-    y = FUSED(q, k, v, mask, scale)
+    y = torch.ops.et_vk.sdpa.default(q, k, v, mask, scale)
     return y if visible is None else y * visible
 
 
