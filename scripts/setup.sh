@@ -68,6 +68,12 @@ ensure_adapter() {
     has_adapter || die "a software Vulkan driver is installed, yet no GPU adapter answers: see '.venv/bin/pteron doctor'"
 }
 
+# Only a test needs it, which says so where it is missing.
+install_tint() {
+    if [ "$what" = dev ]; then bash scripts/tint.sh || say "without npm, kernels are not compiled with Tint"; fi
+}
+
 make_venv
 install_packages
 ensure_adapter
+install_tint

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Installs Dawn for Node.js, which carries Tint, Chrome's WGSL compiler; tests/test_tint.py asks it
-# about every kernel. Idempotent. Needs node and npm.
+# about every kernel. Idempotent. Needs node and npm, which CI is given where they are missing.
 set -euo pipefail
 cd "$(dirname "$0")/../tests/tint"
 
+if [ "${CI:-}" = true ] && [ "$(id -u)" = 0 ] && ! command -v npm >/dev/null 2>&1; then
+    apt-get install -y -qq npm >/dev/null
+fi
 command -v npm >/dev/null 2>&1 || { printf 'setup: npm is needed for Tint, and was not found\n' >&2; exit 1; }
 [ -d node_modules/webgpu ] || npm ci --ignore-scripts --no-audit --no-fund --loglevel=error

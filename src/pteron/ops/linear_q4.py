@@ -52,11 +52,13 @@ def linear_q4gsw(
         return [
             Route("any", [Dispatch("linear_q4_any", bindings, params, tiles_1d(rows * columns), defines)])
         ]
-    across = -(-columns // WORKGROUP)
-    row = Dispatch("linear_q4_row", bindings, params, fold(across * rows), defines)
-    tile = Dispatch("linear_q4", bindings, params, fold(across * -(-rows // ROWS)), defines)
+
+    def plain(tile: int) -> Dispatch:
+        blocks = -(-columns // WORKGROUP) * -(-rows // tile)
+        return Dispatch("linear_q4", bindings, params, fold(blocks), {**defines, "ROWS": tile})
+
     return [
         *subgroup_routes("linear_q4_subgroup", bindings, params, defines),
-        Route("gemv", [row], when=rows == 1),
-        Route("gemm", [tile]),
+        Route("gemv", [plain(1)], when=rows == 1),
+        Route("gemm", [plain(ROWS)]),
     ]

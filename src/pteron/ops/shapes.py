@@ -43,9 +43,7 @@ def broadcast(*shapes: Shape) -> Shape:
 def broadcast_strides(shape: Shape, out: Shape) -> tuple[int, ...]:
     """Strides that walk `shape` as if it had the shape `out`: 0 where it is repeated."""
     padded = (1,) * (len(out) - len(shape)) + shape
-    return tuple(
-        0 if size == 1 else stride for size, stride in zip(padded, contiguous(padded), strict=True)
-    )
+    return tuple(0 if size == 1 else stride for size, stride in zip(padded, contiguous(padded), strict=True))
 
 
 def merge(sizes: Shape, *strides: Sequence[int]) -> tuple[Shape, list[tuple[int, ...]]]:

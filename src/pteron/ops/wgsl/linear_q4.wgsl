@@ -1,5 +1,5 @@
-// y = x @ W^T + bias with 4-bit W: one invocation computes four rows of one column, so that each word
-// of weights is unpacked once for four rows.
+// y = x @ W^T + bias with 4-bit W: one invocation computes ROWS rows of one column. All lanes of a workgroup
+// read the same x, and a word brings eight weights of a column, which are unpacked once for all rows.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;      // [rows, depth / 4]
 @group(0) @binding(1) var<storage, read> weights: array<u32>;      // [columns, packed / 4]
 @group(0) @binding(2) var<storage, read> scales: array<f32>;       // [depth / group, scale_row]
@@ -19,30 +19,37 @@ fn main(
 ) {
     let across = (p.columns + WG - 1u) / WG;
     let block = flat_group(group, groups);
-    let row = (block / across) * 4u;
+    let row = (block / across) * ROWS;
     let column = (block % across) * WG + lane;
     if (row >= p.rows || column >= p.columns) { return; }
-    let words = p.group / 8u;
-    let k4 = p.depth / 4u;
-    var r = min(vec4<u32>(row) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.rows - 1u)) * k4;
+    // Rows past the end repeat the last one: loads stay in bounds, and the stores below skip them.
+    var first: array<u32, ROWS>;
+    var sum: array<f32, ROWS>;
+    for (var r = 0u; r < ROWS; r++) {
+        first[r] = min(row + r, p.rows - 1u) * (p.depth / 4u);
+        sum[r] = 0.0;
+    }
     var word = column * (p.packed / 4u);
-    var sum = vec4<f32>(0.0);
+    var k = 0u;
     for (var g = 0u; g < p.depth / p.group; g++) {
-        var part = vec4<f32>(0.0);
-        for (var i = 0u; i < words; i++) {
+        var part: array<f32, ROWS>;
+        for (var r = 0u; r < ROWS; r++) { part[r] = 0.0; }
+        for (var i = 0u; i < p.group / 8u; i++) {
             let w = weights[word];
             let lo = low_quad(w);
             let hi = high_quad(w);
-            part += vec4<f32>(dot(x[r.x], lo), dot(x[r.y], lo), dot(x[r.z], lo), dot(x[r.w], lo));
-            part += vec4<f32>(dot(x[r.x + 1u], hi), dot(x[r.y + 1u], hi), dot(x[r.z + 1u], hi), dot(x[r.w + 1u], hi));
+            for (var r = 0u; r < ROWS; r++) {
+                part[r] += dot(x[first[r] + k], lo) + dot(x[first[r] + k + 1u], hi);
+            }
             word++;
-            r += vec4<u32>(2u);
+            k += 2u;
         }
-        sum += part * scales[g * p.scale_row + column];
+        let scale = scales[g * p.scale_row + column];
+        for (var r = 0u; r < ROWS; r++) { sum[r] += part[r] * scale; }
     }
-    if (HAS_BIAS) { sum += vec4<f32>(bias[column]); }
-    y[row * p.columns + column] = sum.x;
-    if (row + 1u < p.rows) { y[(row + 1u) * p.columns + column] = sum.y; }
-    if (row + 2u < p.rows) { y[(row + 2u) * p.columns + column] = sum.z; }
-    if (row + 3u < p.rows) { y[(row + 3u) * p.columns + column] = sum.w; }
+    var b = 0.0;
+    if (HAS_BIAS) { b = bias[column]; }
+    for (var r = 0u; r < ROWS; r++) {
+        if (row + r < p.rows) { y[(row + r) * p.columns + column] = sum[r] + b; }
+    }
 }
