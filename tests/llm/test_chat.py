@@ -139,7 +139,8 @@ def test_chat_in_a_terminal_survives_ctrl_c(model_folder: Path) -> None:
 
     screen, keyboard = pty.openpty()
     command = [sys.executable, "-m", "pteron", "chat", str(model_folder / "model.pte"), "--temp", "0"]
-    with subprocess.Popen(command, stdin=keyboard, stdout=keyboard, stderr=keyboard) as chat:
+    chat = subprocess.Popen(command, stdin=keyboard, stdout=keyboard, stderr=keyboard)
+    try:
         os.close(keyboard)
         _read_until(screen, b"> ")
         chat.send_signal(signal.SIGINT)  # at the prompt
@@ -153,6 +154,9 @@ def test_chat_in_a_terminal_survives_ctrl_c(model_folder: Path) -> None:
         assert b"prompt" in _read_until(screen, b"\n> ")
         os.write(screen, b"/exit\n")
         assert chat.wait(30) == 0
+    finally:
+        chat.kill()
+        chat.wait()
     os.close(screen)
 
 

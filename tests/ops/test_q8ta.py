@@ -13,7 +13,7 @@ from torch.export import Dim
 
 from pteron.errors import UnsupportedError
 from pteron.gpu.device import Device
-from tests.ops.programs import check_program
+from tests.ops.exports import check_export
 from tests.ops.rules import OneNode, check_rule
 
 et_vk = torch.ops.et_vk
@@ -248,7 +248,7 @@ def test_images_of_any_size_exported(device: Device) -> None:
     lives = [(9, 11), (4, 5), (7, 9), (9, 4), (6, 11)]
     # A step of the output is far more than the tolerance: none may be off.
     make = lambda h, w: (torch.randn(1, 3, h, w),)  # noqa: E731
-    check_program(device, module, make, lives, shapes, rtol=1e-4, atol=1e-4)
+    check_export(device, module, make, lives, shapes, rtol=1e-4, atol=1e-4)
 
 
 def test_linears_of_any_length_exported(device: Device) -> None:
@@ -257,4 +257,4 @@ def test_linears_of_any_length_exported(device: Device) -> None:
     layers = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 8, bias=False))
     module = quantized(layers, torch.randn(9, 12), shapes)
     lives = [(9,), (2,), (5,), (9,), (4,)]
-    check_program(device, module, lambda n: (torch.randn(n, 12),), lives, shapes, rtol=1e-4, atol=1e-4)
+    check_export(device, module, lambda n: (torch.randn(n, 12),), lives, shapes, rtol=1e-4, atol=1e-4)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from pteron.gpu.device import Device
-from tests.ops.programs import check_program
+from tests.ops.exports import check_export
 from tests.ops.rules import check_rule
 
 qd = torch.ops.quantized_decomposed
@@ -326,7 +326,7 @@ class Quantizers(nn.Module):
 
 def test_quantizers_exported(device: Device) -> None:
     n = Dim("n", min=1, max=7)
-    check_program(
+    check_export(
         device,
         Quantizers(),
         lambda n: (torch.randn(n, 3, 5), torch.randint(0, 10, (n,))),
@@ -351,7 +351,7 @@ class Dequantizers(nn.Module):
 def test_dequantizers_exported(device: Device) -> None:
     shapes = ({0: Dim("n", min=1, max=7)},)
     lives = [(7,), (3,), (1,), (6,)]
-    check_program(device, Dequantizers(), lambda n: (bytes_like(n, 3, 5),), lives, shapes)
+    check_export(device, Dequantizers(), lambda n: (bytes_like(n, 3, 5),), lives, shapes)
 
 
 def eight_bit_activations(depth: int, columns: int, bias: bool) -> nn.Linear:
@@ -373,7 +373,7 @@ def test_linears_with_quantised_activations_exported(device: Device) -> None:
     )
     shapes = ({1: Dim("s", min=1, max=9)},)
     lives = [(9,), (1,), (4,), (9,), (2,)]
-    check_program(device, module, lambda n: (torch.randn(1, n, 64),), lives, shapes, rtol=1e-3, atol=1e-3)
+    check_export(device, module, lambda n: (torch.randn(1, n, 64),), lives, shapes, rtol=1e-3, atol=1e-3)
 
 
 def test_four_bit_channels_exported(device: Device) -> None:
@@ -392,4 +392,4 @@ def test_four_bit_channels_exported(device: Device) -> None:
     module = convert_pt2e(prepared)
     module.eval = lambda: module
     lives = [(9,), (1,), (4,), (9,)]
-    check_program(device, module, lambda n: (torch.randn(n, 32),), lives, shapes, rtol=1e-3, atol=1e-3)
+    check_export(device, module, lambda n: (torch.randn(n, 32),), lives, shapes, rtol=1e-3, atol=1e-3)

@@ -12,7 +12,7 @@ from torch.export import Dim
 
 from pteron.errors import InputError
 from pteron.gpu.device import Device
-from tests.ops.programs import check_program
+from tests.ops.exports import check_export
 from tests.ops.rules import OneNode, check_rule
 
 et_vk = torch.ops.et_vk
@@ -142,4 +142,4 @@ def test_a_training_step_exported(device: Device) -> None:
         return torch.randn(n, 32), labels
 
     lives = [(9,), (2,), (5,), (1,), (9,)]
-    check_program(device, Step(), make, lives, ({0: n}, {0: n}), rtol=1e-3, atol=1e-4)
+    check_export(device, Step(), make, lives, ({0: n}, {0: n}), rtol=1e-3, atol=1e-4)

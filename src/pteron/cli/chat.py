@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
@@ -61,6 +62,8 @@ class Conversation:
 
     def run(self) -> None:
         """Until the user leaves. Ctrl-C stops an answer; anywhere else it only clears the line."""
+        # A parent that ran in the background hands down an ignored Ctrl-C, which would then do nothing.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         going_on = True
         while going_on:
             try:
