@@ -1,51 +1,7 @@
 """What each operator means. Importing this package registers them all."""
 
-from pteron.ops import (
-    attention,
-    control,
-    conv,
-    create,
-    elementwise,
-    image,
-    index,
-    linear_q4,
-    matmul,
-    norm,
-    pool,
-    q8ta,
-    quantized,
-    quantized_weights,
-    reduce,
-    rope,
-    rows,
-    sort,
-    symint,
-    training,
-    views,
-    writes,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "attention",
-    "control",
-    "conv",
-    "create",
-    "elementwise",
-    "image",
-    "index",
-    "linear_q4",
-    "matmul",
-    "norm",
-    "pool",
-    "q8ta",
-    "quantized",
-    "quantized_weights",
-    "reduce",
-    "rope",
-    "rows",
-    "sort",
-    "symint",
-    "training",
-    "views",
-    "writes",
-]
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
