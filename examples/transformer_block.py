@@ -12,7 +12,6 @@ loaded program, and compares every result with torch.
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 import time
@@ -24,8 +23,6 @@ logging.disable(logging.WARNING)  # what the exporter's imports have to say
 warnings.simplefilter("ignore")
 
 import torch
-from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
-from executorch.exir import to_edge_transform_and_lower
 from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401  registers torch.ops.llama
 from rich.console import Console
 from rich.table import Table
@@ -113,18 +110,7 @@ class TinyLlama(nn.Module):
 def export(model: nn.Module) -> bytes:
     length = torch.export.Dim("length", min=1, max=MAX_LENGTH)
     example = (torch.zeros(1, MAX_LENGTH, dtype=torch.long), torch.zeros(1, dtype=torch.long))
-    program = torch.export.export(model, example, dynamic_shapes=({1: length}, None))
-    memoise_patterns()
-    return to_edge_transform_and_lower(program, partitioner=[VulkanPartitioner()]).to_executorch().buffer
-
-
-def memoise_patterns() -> None:
-    """The partitioner rebuilds its rotary-embedding patterns several times: once is enough."""
-    from executorch.backends.vulkan.patterns.pattern_registry import fusable_patterns
-
-    for entry in fusable_patterns.values():
-        if entry.get_graphs_fn is not None:
-            entry.get_graphs_fn = functools.cache(entry.get_graphs_fn)
+    return pteron.export(model, example, dynamic_shapes=({1: length}, None)).buffer
 
 
 @contextlib.contextmanager
