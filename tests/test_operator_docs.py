@@ -49,7 +49,8 @@ def guide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(block, str(GUIDE), "exec", dont_inherit=True), {})
     yield
-    kernel.load.cache_clear()
+    kernel._parse.cache_clear()
+    kernel._flags.cache_clear()
 
 
 def test_the_elementwise_example(guide: None, device: Device) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from pteron.graph.dispatch import SUBGROUP
+from pteron.graph.dispatch import GPU, HALF, SOFTWARE, SUBGROUP
 from tests.operators import samples  # noqa: F401  gives every operator its samples
 from tests.operators.sample import SAMPLES, OneNodeGraph
 
 HERE = Path(__file__).parent / "tint"
+DEVICES = ((), (SOFTWARE, SUBGROUP), (GPU,), (GPU, SUBGROUP, HALF))  # by what they offer
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def texts() -> dict[str, tuple[str, str]]:
     for name, given in SAMPLES.items():
         for sample in given:
             for dtype in sample.dtypes:
-                for features in ((), (SUBGROUP,)):
+                for features in DEVICES:
                     for kernel, text in OneNodeGraph(name, sample, dtype, features).texts():
                         found[text] = kernel, f"{name} of {dtype}"
     return found

@@ -44,6 +44,21 @@ def test_params_are_packed_by_name_where_wgsl_puts_them() -> None:
     assert len(packed) == kernel.params_nbytes
 
 
+def test_lines_may_depend_on_a_define(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "@group(0) @binding(0) var<storage, read> x: array<f32>;\n"
+    more = "//#if TWO\n@group(0) @binding(1) var<storage, read> y: array<f32>;\n//#end\n"
+    monkeypatch.setattr(kernels, "_read", lambda name: text + more)
+    assert [b.name for b in kernels.load("one or two", {"TWO": False}).bindings] == ["x"]
+    assert [b.name for b in kernels.load("one or two", {"TWO": True}).bindings] == ["x", "y"]
+
+
+def test_half_precision_is_enabled_where_it_is_spelled() -> None:
+    kernel = kernels.load("copy")
+    dtypes = {"x": DType.float32, "y": DType.float32}
+    assert kernels.source(kernel, dtypes, {"T": "f16"}).startswith("enable f16;\n")
+    assert "enable" not in kernels.source(kernel, dtypes, {"T": "f32"}, "// f16")
+
+
 def test_a_parameter_too_many_or_too_few_is_an_error() -> None:
     kernel = kernels.load("copy")
     with pytest.raises(KeyError, match=r"kernel copy: Params are \['words'\], the rule gave \['wrods'\]"):

@@ -127,7 +127,7 @@ class OneNodeGraph:
         """Every kernel it may run, and the text of it."""
         for route in self.routes:
             for dispatch in route.dispatches:
-                kernel = kernels.load(dispatch.kernel)
+                kernel = kernels.load(dispatch.kernel, dispatch.defines)
                 yield dispatch.kernel, shader_text(kernel, dispatch)
 
 

@@ -6,7 +6,7 @@ import { create } from "webgpu";
 
 const gpu = create(["backend=null"]); // kept: devices do not outlive it
 const adapter = await gpu.requestAdapter();
-const device = await adapter.requestDevice({ requiredFeatures: ["subgroups"] });
+const device = await adapter.requestDevice({ requiredFeatures: ["subgroups", "shader-f16"] });
 
 async function error(text) {
   // naga takes subgroups for granted; the language asks for this line.

@@ -19,7 +19,7 @@ from pteron.gpu import readback
 from pteron.gpu.adapters import Adapter, choose
 from pteron.gpu.encoding import Command, command, one_pass
 from pteron.gpu.trusted import shader_module
-from pteron.graph.dispatch import SUBGROUP
+from pteron.graph.dispatch import GPU, HALF, SOFTWARE, SUBGROUP
 
 Copy: TypeAlias = tuple[Any, int, Any, int, int]  # source, offset, target, offset, bytes
 
@@ -87,9 +87,13 @@ class Device:
 
     @cached_property
     def route_features(self) -> frozenset[str]:
-        """What kernels may use here beyond the portable floor."""
-        enough = "subgroup" in self.features and self._smallest_subgroup() >= 8
-        return frozenset({SUBGROUP}) if enough else frozenset()
+        """What kind of device this is, and what kernels may use here beyond the portable floor."""
+        found = {SOFTWARE if self.adapter.is_software else GPU}
+        if "subgroup" in self.features and self._smallest_subgroup() >= 8:
+            found.add(SUBGROUP)
+        if HALF in self.features:
+            found.add(HALF)
+        return frozenset(found)
 
     def _smallest_subgroup(self) -> int:
         """How many lanes share a subgroup. A software adapter states a range, so it is asked by a kernel."""

@@ -132,7 +132,7 @@ class Executor:
                     self._site_of[node.index, route.name, number] = site
 
     def _make_site(self, dispatch: Dispatch, node: int, label: str) -> Site:
-        kernel = kernels.load(dispatch.kernel)
+        kernel = kernels.load(dispatch.kernel, dispatch.defines)
         text = shader_text(kernel, dispatch)
         pipeline = self.device.pipeline(text, kernel.name, [b.kind for b in kernel.bindings])
         slot = self._slots.take(kernel.params_nbytes)

@@ -28,8 +28,12 @@ def route_key(node: Node) -> str:
 def usable_routes(
     node: Node, routes: list[Route], features: Collection[str], choice: Choice | None
 ) -> list[Route]:
-    """Those that may ever be taken: what the device can run, up to the first that always fits."""
+    """Those that may ever be taken: what the device can run, up to the first that always fits.
+
+    Routes written for another kind of device come last, where only a measurement finds them.
+    """
     runnable = [r for r in routes if r.needs is None or r.needs in features]
+    runnable.sort(key=lambda route: route.home is not None and route.home not in features)
     always = next((i for i, route in enumerate(runnable) if route.when is None), len(runnable))
     usable, beyond = runnable[: always + 1], runnable[always + 1 :]
     if choice is None or not beyond:

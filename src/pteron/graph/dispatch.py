@@ -27,8 +27,14 @@ Define: TypeAlias = "int | float | bool | str"
 MAX_GROUPS_PER_DIMENSION = 65535
 WORKGROUP = 64
 
-# A feature that routes may need: subgroups, of eight lanes at least.
+# Features that routes may need: subgroups of eight lanes at least, and arithmetic in half precision.
 SUBGROUP = "subgroup of 8"
+HALF = "shader-f16"
+
+# Kinds of device that routes may be written for. Where a GPU wants workgroup memory and many small
+# invocations, a driver that runs shaders on the CPU wants registers, and no barriers.
+GPU = "GPU"
+SOFTWARE = "software adapter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,7 @@ class Route:
     dispatches: list[Dispatch]
     when: bool | None = None
     needs: str | None = None  # a feature of the device
+    home: str | None = None  # the kind of device it is written for: elsewhere it comes last
 
 
 Planned: TypeAlias = "Dispatch | list[Dispatch] | list[Route] | None"
@@ -96,6 +103,9 @@ def describe(shape: Shape) -> str:
 
 
 __all__ = [
+    "GPU",
+    "HALF",
+    "SOFTWARE",
     "SUBGROUP",
     "WORKGROUP",
     "Bound",

@@ -11,7 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pteron.graph.dispatch import SUBGROUP, Bound, Define, Dispatch, Number, Route, describe, fold, threads
+from pteron.graph.dispatch import (
+    SOFTWARE,
+    SUBGROUP,
+    Bound,
+    Define,
+    Dispatch,
+    Number,
+    Route,
+    describe,
+    fold,
+    threads,
+)
 from pteron.graph.live import LiveInt, LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape
@@ -141,8 +152,8 @@ def _subgroup_routes(
     decode = Dispatch("attention_decode", bound, kept, fold(rows), text)
     tile = Dispatch("attention_tile", bound, kept, fold(blocks), {**text, "LANES": TILE})
     return [
-        Route("decode", [decode], when=queries.length < FEW, needs=SUBGROUP),
-        Route("tile", [tile], needs=SUBGROUP),
+        Route("decode", [decode], when=queries.length < FEW, needs=SUBGROUP, home=SOFTWARE),
+        Route("tile", [tile], needs=SUBGROUP, home=SOFTWARE),
     ]
 
 

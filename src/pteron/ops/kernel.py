@@ -14,7 +14,8 @@ A binding of type `array<x_word>` takes any dtype. The prelude then supplies, fo
 Narrow types are packed four to a word (two for float16), and a quad is always whole words, so no
 two invocations ever write to the same word. float16 is stored as such and computed as float32,
 which needs no device feature. Any other binding type is taken literally, and only fits its dtype.
-Functions of lib/math.wgsl are there for every kernel that calls them.
+Functions of lib/math.wgsl are there for every kernel that calls them. `//#include name` brings in a file of
+lib/, and lines between `//#if NAME` and `//#end`, bindings too, are there when the define NAME is true.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from types import MappingProxyType
 
-from pteron.graph.dispatch import WORKGROUP
+from pteron.graph.dispatch import WORKGROUP, Define
 from pteron.graph.dtypes import DType
 
 _BINDING = re.compile(
@@ -34,6 +36,8 @@ _BINDING = re.compile(
 )
 _PARAMS = re.compile(r"struct\s+Params\s*\{(.*?)\}", re.DOTALL)
 _FIELD = re.compile(r"(\w+)\s*:\s*(\w+(?:<\w+(?:<\w+>, \d+)?>)?)\s*,")
+_IF = re.compile(r"^//#if (\w+)\n(.*?)^//#end\n", re.MULTILINE | re.DOTALL)
+_HALF = re.compile(r"\bf16\b")
 _INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.MULTILINE)
 _FUNCTION = re.compile(r"^fn (\w+)\([^\n]*\}$|^fn (\w+)\(.*?^\}", re.MULTILINE | re.DOTALL)
 _CALL = re.compile(r"\b(\w+)\(")
@@ -54,6 +58,8 @@ _FIELD_TYPES = {
 _LITERAL = {
     "f32": DType.float32,
     "vec4<f32>": DType.float32,
+    "f16": DType.float16,
+    "vec4<f16>": DType.float16,
     "i32": DType.int32,
     "vec4<i32>": DType.int32,
 }
@@ -121,9 +127,19 @@ class Kernel:
         return bytes(out)
 
 
+def load(name: str, defines: Mapping[str, Define] = MappingProxyType({})) -> Kernel:
+    """A kernel as it is under some defines: lines between `//#if NAME` and `//#end` need a true NAME."""
+    return _parse(name, frozenset(flag for flag in _flags(name) if defines.get(flag)))
+
+
 @cache
-def load(name: str) -> Kernel:
-    text = _read(name)
+def _flags(name: str) -> frozenset[str]:
+    return frozenset(flag for flag, _ in _IF.findall(_read(name)))
+
+
+@cache
+def _parse(name: str, flags: frozenset[str]) -> Kernel:
+    text = _IF.sub(lambda m: m.group(2) if m.group(1) in flags else "", _read(name))
     code = _COMMENT.sub("", text)
     bindings = tuple(
         Binding(int(index), var, "uniform" if space == "uniform" else access or "read", kind.strip())
@@ -157,14 +173,15 @@ def _fields(kernel: str, declared: list[tuple[str, str]]) -> tuple[Field, ...]:
 def source(
     kernel: Kernel,
     dtypes: Mapping[str, DType],
-    defines: Mapping[str, int | float | bool | str],
+    defines: Mapping[str, Define],
     code: str = "",
 ) -> str:
     """The whole shader text: what it depends on, then the file."""
     parts = [f"const WG = {WORKGROUP}u;"]
     parts += [_define(name, value) for name, value in defines.items()]
     parts += [_lens(b, dtypes[b.name]) for b in kernel.bindings if b.is_generic]
-    return "\n".join([*parts, _mathematics(code + kernel.text), code, _FLAT, kernel.text])
+    text = "\n".join([*parts, _mathematics(code + kernel.text), code, _FLAT, kernel.text])
+    return f"enable f16;\n{text}" if _HALF.search(_COMMENT.sub("", text)) else text
 
 
 def _mathematics(text: str) -> str:
@@ -192,7 +209,7 @@ fn flat_group(id: vec3<u32>, groups: vec3<u32>) -> u32 { return id.x + id.y * gr
 """
 
 
-def _define(name: str, value: int | float | bool | str) -> str:
+def _define(name: str, value: Define) -> str:
     if isinstance(value, bool):
         return f"const {name} = {str(value).lower()};"
     if isinstance(value, int):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pteron.graph.dispatch import (
+    SOFTWARE,
     SUBGROUP,
     WORKGROUP,
     Bound,
@@ -82,9 +83,10 @@ def subgroup_routes(
             kernel, bindings, params, fold(blocks), {**defines, "ROWS": tile, "LANES": SUBGROUP_LANES}
         )
 
+    one = rows == 1 and when is not False
     return [
-        Route("subgroup gemv", [dispatch(1)], when=rows == 1 and when is not False, needs=SUBGROUP),
-        Route("subgroup gemm", [dispatch(SUBGROUP_ROWS)], when=when, needs=SUBGROUP),
+        Route("subgroup gemv", [dispatch(1)], when=one, needs=SUBGROUP, home=SOFTWARE),
+        Route("subgroup gemm", [dispatch(SUBGROUP_ROWS)], when=when, needs=SUBGROUP, home=SOFTWARE),
     ]
 
 

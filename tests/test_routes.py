@@ -1,4 +1,4 @@
-"""The routes that every device has: what runs where there are no subgroups is the same."""
+"""Kernels for other devices than this one: whichever routes a device takes, the numbers are the same."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ import torch
 
 from pteron.errors import DeviceError
 from pteron.gpu.device import Device
-from pteron.graph.dispatch import SUBGROUP
+from pteron.graph.dispatch import GPU, SOFTWARE, SUBGROUP
 from tests.ops.rules import Sym, check_rule
 
 
-@pytest.fixture(scope="module", params=["portable", "all"])
-def routed(request: pytest.FixtureRequest, device: Device) -> Iterator[Device]:
-    """A device of its own with nothing beyond the portable floor, and the one with all that there is."""
-    if request.param == "all":
-        yield device
-        return
+@pytest.fixture(scope="module", params=["portable", "software", "GPU", "GPU with all"])
+def routed(request: pytest.FixtureRequest) -> Iterator[Device]:
+    """This device, taken for one that has nothing beyond the portable floor, and for one of each kind."""
     try:
-        plain = Device()
+        device = Device()
     except DeviceError as error:
         pytest.fail(f"the adapter opens once, but not twice: {error}")
-    plain.__dict__["route_features"] = frozenset()
-    yield plain
-    plain.close()
+    offered = device.route_features - {GPU, SOFTWARE}
+    device.__dict__["route_features"] = {
+        "portable": frozenset(),
+        "software": offered | {SOFTWARE},
+        "GPU": frozenset({GPU}),
+        "GPU with all": offered | {GPU},
+    }[request.param]
+    yield device
+    device.close()
 
 
 def quantised(columns: int, depth: int, group: int) -> tuple[torch.Tensor, ...]:
