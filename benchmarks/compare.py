@@ -90,12 +90,14 @@ class Process:
 
 @dataclass(slots=True)
 class Samples:
-    """What one side took for one row: the median of its calls, or the worst of its first calls."""
+    """What one side took for one row: the median of its calls, or the worst of its first calls.
 
-    row: Row
+    A first call is compared with later ones at the same shape; the worst is the one that differs the most.
+    """
+
     cpu_ms: list[float] = field(default_factory=list)
     wall_ms: list[float] = field(default_factory=list)
-    steady_cpu_ms: list[float] = field(default_factory=list)  # where the row is about first calls
+    steady_cpu_ms: list[float] = field(default_factory=list)  # one per first call, where the row is about those
     missing: str = ""
     note: str = ""
 
@@ -107,18 +109,23 @@ class Samples:
     def wall(self) -> float | None:
         return self._typical(self.wall_ms)
 
+    @property
+    def steady(self) -> float | None:
+        return self._typical(self.steady_cpu_ms)
+
     def _typical(self, ms: list[float]) -> float | None:
         if not ms:
             return None
-        return max(ms) if self.row.first_calls else median(ms)
+        return ms[self._worst] if self.steady_cpu_ms else median(ms)
 
     @property
-    def steady(self) -> float | None:
-        return median(self.steady_cpu_ms) if self.steady_cpu_ms else None
+    def _worst(self) -> int:
+        ratios = [first / later for first, later in zip(self.cpu_ms, self.steady_cpu_ms, strict=True)]
+        return ratios.index(max(ratios))
 
 
 def measure(row: Row, sides: Sequence[Process], rounds: int, seconds: float) -> dict[str, Samples]:
-    found = {side.name: Samples(row) for side in sides}
+    found = {side.name: Samples() for side in sides}
     ready = []
     for side in sides:
         try:
@@ -129,10 +136,10 @@ def measure(row: Row, sides: Sequence[Process], rounds: int, seconds: float) -> 
     if row.first_calls:
         for live in row.first_calls:
             for side in ready:
-                answer = side.ask(do="run", calls=4, live=live)
+                answer = side.ask(do="run", calls=8, live=live)
                 found[side.name].cpu_ms.append(answer["cpu_ms"][0])
                 found[side.name].wall_ms.append(answer["wall_ms"][0])
-                found[side.name].steady_cpu_ms += answer["cpu_ms"][1:]
+                found[side.name].steady_cpu_ms.append(median(answer["cpu_ms"][1:]))
     else:
         for number in range(rounds):
             for side in ready[number % len(ready) :] + ready[: number % len(ready)]:  # nobody is always first

@@ -69,7 +69,7 @@ def test_a_scalar_keeps_its_rank() -> None:
 
 def test_another_dtype_is_refused_unless_no_value_can_change() -> None:
     assert to_gpu(np.array([3], np.int8), "int64", DType.int32, "x").dtype == np.int32
-    for wrong in (np.float64, np.int32, np.bool_):
+    for wrong in (np.float64, np.int32, np.bool_, ">f4"):
         with pytest.raises(InputError, match=r"x: expected dtype float32, got .*: convert it"):
             to_gpu(np.zeros(2, wrong), "float32", DType.float32, "x")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pteron
-from pteron.gpu import readback
+from pteron.gpu import native, public
 
 
 @pytest.fixture
@@ -20,13 +20,36 @@ def numbers(device):
     device.free(staging)
 
 
-@pytest.mark.parametrize("raw", [True, False])
-def test_both_ways_read_what_was_written(device, numbers, raw, monkeypatch):
-    assert readback.RAW, "wgpu-py has moved what the fast way needs"
-    monkeypatch.setattr(readback, "RAW", raw)
+def test_the_fast_way_is_there():
+    assert native.AVAILABLE, "wgpu-py has moved what the fast way needs"
+
+
+@pytest.mark.parametrize("calls", [native, public])
+def test_both_ways_read_what_was_written(device, calls, monkeypatch):
+    monkeypatch.setattr(device, "calls", calls)
+    buffer, staging = device.storage(1024, "numbers"), device.staging(1024, "numbers")
+    device.write(buffer, 0, np.arange(256, dtype=np.int32))
+    device.run((), (), [(buffer, 0, staging, 0, 1024)])
     for count in (256, 2, 256):
-        with device.mapped(numbers, 4 * count) as data:
+        with device.mapped(staging, 4 * count) as data:
             np.testing.assert_array_equal(np.frombuffer(data, np.int32)[:count], np.arange(count))
+    device.free(buffer)
+    device.free(staging)
+
+
+@pytest.mark.parametrize("calls", [native, public])
+def test_what_the_gpu_refuses_is_an_error_and_the_next_run_works(device, numbers, calls, monkeypatch):
+    monkeypatch.setattr(device, "calls", calls)
+    small = device.storage(16, "small")
+    with pytest.raises(pteron.DeviceError, match=r"run: (?s:.*)overrun"):
+        device.run((), (), [(small, 0, numbers, 0, 1024)])
+    with pytest.raises((pteron.DeviceError, ValueError)):
+        device.write(small, 0, bytes(1024))
+    device.write(small, 0, np.array([7, 8, 9, 10], np.int32))
+    device.run((), (), [(small, 0, numbers, 0, 16)])
+    with device.mapped(numbers, 16) as data:
+        np.testing.assert_array_equal(np.frombuffer(data, np.int32)[:4], [7, 8, 9, 10])
+    device.free(small)
 
 
 def test_a_buffer_that_cannot_be_mapped_is_an_error_and_can_be_read_later(device, numbers):

@@ -82,9 +82,9 @@ def as_numpy(value: Any, name: str) -> np.ndarray[Any, Any]:
 
 def to_gpu(array: np.ndarray[Any, Any], host_type: str, dtype: DType, name: str) -> np.ndarray[Any, Any]:
     """The array as the GPU stores it. A dtype that would lose anything is refused, not converted."""
-    if array.dtype.name != host_type and not _is_harmless(array, host_type):
+    if array.dtype != host_type and not _is_harmless(array, host_type):
         raise InputError(f"{name}: expected dtype {host_type}, got {array.dtype}: convert it with .astype")
-    if array.dtype.name == dtype.label:
+    if array.dtype == dtype.label:
         return np.asarray(array, order="C")
     with np.errstate(over="ignore"):  # what does not fit is named below
         narrow = np.asarray(array, dtype.label, order="C")

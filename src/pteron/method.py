@@ -10,8 +10,9 @@ import numpy as np
 
 from pteron.arrays import GpuArray, as_numpy, from_gpu, to_gpu
 from pteron.errors import InputError, PteronError, UnsupportedError
-from pteron.gpu.device import Copy, Device
+from pteron.gpu.device import Device
 from pteron.gpu.executor import Executor, State
+from pteron.gpu.public import Copy
 from pteron.gpu.weights import Weights
 from pteron.graph.choice import Choice
 from pteron.graph.dispatch import describe

@@ -88,7 +88,6 @@ def try_kernel(adapter: Adapter) -> str | None:
     """Double four numbers on the adapter: None if that worked, else what went wrong."""
     from pteron.errors import PteronError
     from pteron.gpu.device import Device
-    from pteron.gpu.encoding import command
 
     source = """
 @group(0) @binding(0) var<storage, read_write> x: array<u32>;
@@ -102,7 +101,7 @@ def try_kernel(adapter: Adapter) -> str | None:
             device.write(buffer, 0, numbers)
             pipeline = device.pipeline(source, "doctor", ["read_write"])
             group = device.bind_group(pipeline, [(buffer, 0, 16)], "doctor")
-            device.run((), [command(pipeline, group, (1, 1, 1))], [(buffer, 0, staging, 0, 16)])
+            device.run((), [device.command(pipeline, group, (1, 1, 1))], [(buffer, 0, staging, 0, 16)])
             with device.mapped(staging, 16) as data:
                 doubled = list(memoryview(data).cast("B").cast("I")[:4])
         finally:

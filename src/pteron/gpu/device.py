@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import wgpu
 
-from pteron.errors import DeviceError, OutOfMemory
-from pteron.gpu import readback
+from pteron.errors import DeviceError, OutOfMemory, PteronError
+from pteron.gpu import native, public
 from pteron.gpu.adapters import Adapter, choose
-from pteron.gpu.encoding import Command, command, one_pass
+from pteron.gpu.public import Command, Copy
 from pteron.gpu.trusted import shader_module
-from pteron.graph.dispatch import GPU, HALF, SOFTWARE, SUBGROUP
-
-Copy: TypeAlias = tuple[Any, int, Any, int, int]  # source, offset, target, offset, bytes
+from pteron.graph.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, Grid
 
 _FEATURES = ("shader-f16", "subgroup", "timestamp-query")
 _LIMITS = (
@@ -49,6 +47,24 @@ fn main(@builtin(subgroup_size) size: u32) { lanes[0] = size; }
 """
 
 
+class Doing:
+    """Turns wgpu's errors into ours, with what was being done."""
+
+    __slots__ = ("what",)
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, (wgpu.GPUError, RuntimeError)) or isinstance(error, PteronError):
+            return
+        out_of_memory = isinstance(error, wgpu.GPUError) and "memory" in str(error).lower()
+        raise (OutOfMemory if out_of_memory else DeviceError)(f"{self.what}: {error}") from error
+
+
 class Device:
     """One WebGPU device, with its pipelines. Safe to share between threads."""
 
@@ -60,26 +76,14 @@ class Device:
         self.allocations = 0
         self.compilations = 0
         self.allocated_nbytes = 0
-        with self._errors(f"cannot open {self.adapter}"):
+        with Doing(f"cannot open {self.adapter}"):
             self._device = self.adapter.handle.request_device_sync(
                 label="pteron", required_features=sorted(self.features), required_limits=self.limits
             )
-        self._queue = self._device.queue
+        self.calls = native if native.AVAILABLE else public
         self._pipelines: dict[str, Any] = {}
         self._fence: Any = None
-        self.record: Callable[[Any, Iterable[Command]], None] = one_pass  # a stopwatch may take its place
-
-    @contextmanager
-    def _errors(self, what: str) -> Any:
-        """wgpu's errors as ours, with what was being done."""
-        try:
-            yield
-        except wgpu.GPUError as error:
-            if "memory" in str(error).lower():
-                raise OutOfMemory(f"{what}: {error}") from error
-            raise DeviceError(f"{what}: {error}") from error
-        except RuntimeError as error:
-            raise DeviceError(f"{what}: {error}") from error
+        self.record: Callable[[Any, Iterable[Command]], None] | None = None  # a stopwatch, while there is one
 
     @property
     def uniform_alignment(self) -> int:
@@ -103,7 +107,7 @@ class Device:
         pipeline = self.pipeline(_PROBE, "subgroup probe", ["read_write"])
         buffer, staging = self.storage(16, "subgroup probe"), self.staging(16, "subgroup probe")
         group = self.bind_group(pipeline, [(buffer, 0, 16)], "subgroup probe")
-        self.run((), [command(pipeline, group, (1, 1, 1))], [(buffer, 0, staging, 0, 16)])
+        self.run((), [self.command(pipeline, group, (1, 1, 1))], [(buffer, 0, staging, 0, 16)])
         with self.mapped(staging, 16) as data:
             lanes = int.from_bytes(bytes(data[:4]), "little")
         self.free(buffer)
@@ -131,7 +135,7 @@ class Device:
         return self._buffer(nbytes, wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST, label)
 
     def _buffer(self, nbytes: int, usage: int, label: str) -> Any:
-        with self._errors(f"{label}: cannot allocate {nbytes:,} bytes"):
+        with Doing(f"{label}: cannot allocate {nbytes:,} bytes"):
             buffer = self._device.create_buffer(label=label, size=nbytes, usage=usage)
         self.allocations += 1
         self.allocated_nbytes += nbytes
@@ -145,11 +149,11 @@ class Device:
         """Copy host bytes into a buffer. WebGPU writes whole words, so a ragged end is padded."""
         view = memoryview(data).cast("B")
         whole = len(view) & ~3
-        with self._errors("upload"):
+        with Doing("upload"):
             if whole:
-                self._queue.write_buffer(buffer, offset, view[:whole])
+                self.calls.write(self._device, buffer, offset, view[:whole])
             if whole < len(view):
-                self._queue.write_buffer(buffer, offset + whole, bytes(view[whole:]).ljust(4, b"\0"))
+                self.calls.write(self._device, buffer, offset + whole, bytes(view[whole:]).ljust(4, b"\0"))
 
     # -- pipelines ------------------------------------------------------------------------------
 
@@ -157,7 +161,7 @@ class Device:
         """The compute pipeline of a shader text, compiled once. `kinds` says how each binding is used."""
         known = self._pipelines.get(source)
         if known is None:
-            with self._errors(f"kernel {label}"):
+            with Doing(f"kernel {label}"):
                 known = self._pipelines[source] = self._compile(source, label, kinds)
             self.compilations += 1
         return known
@@ -180,27 +184,29 @@ class Device:
             {"binding": i, "resource": {"buffer": buffer, "offset": offset, "size": nbytes}}
             for i, (buffer, offset, nbytes) in enumerate(buffers)
         ]
-        with self._errors(label):
+        with Doing(label):
             return self._device.create_bind_group(
                 label=label, layout=pipeline.get_bind_group_layout(0), entries=entries
             )
 
     # -- running --------------------------------------------------------------------------------
 
+    def command(self, pipeline: Any, group: Any, grid: Grid) -> Command:
+        """One dispatch, for `run`. Whoever holds it keeps the pipeline and the group alive."""
+        resolved: Command = self.calls.command(pipeline, group, grid)
+        return resolved
+
     def run(self, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]) -> None:
         """Copies, then kernels in one pass, then copies: one encoder, one submit."""
-        with self._errors("run"):
-            encoder = self._device.create_command_encoder()
-            for copy in before:
-                encoder.copy_buffer_to_buffer(*copy)
-            self.record(encoder, commands)
-            for copy in after:
-                encoder.copy_buffer_to_buffer(*copy)
-            self._queue.submit([encoder.finish()])
+        with Doing("run"):
+            if self.record is None:
+                self.calls.submit(self._device, before, commands, after)
+            else:
+                public.submit(self._device, before, commands, after, self.record)
 
     def finish(self) -> None:
         """Wait until everything submitted so far has been done."""
-        with self._errors("wait"):
+        with Doing("wait"):
             if self._fence is None:
                 self._fence = self._buffer(16, wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST, "fence")
             self.clear(self._fence)
@@ -208,18 +214,16 @@ class Device:
                 pass
 
     def clear(self, buffer: Any) -> None:
-        with self._errors("clear"):
+        with Doing("clear"):
             encoder = self._device.create_command_encoder()
             encoder.clear_buffer(buffer)
-            self._queue.submit([encoder.finish()])
+            self._device.queue.submit([encoder.finish()])
 
-    @contextmanager
-    def mapped(self, staging: Any, nbytes: int) -> Any:
-        """The first bytes of a staging buffer, while the block lasts."""
-        with ExitStack() as stack:
-            with self._errors("read-back"):
-                data = stack.enter_context(readback.mapped(self._device, staging, nbytes))
-            yield data
+    def mapped(self, staging: Any, nbytes: int) -> AbstractContextManager[memoryview]:
+        """The first bytes of a staging buffer, as of now, while the block lasts."""
+        with Doing("read-back"):
+            found: AbstractContextManager[memoryview] = self.calls.Mapped(self._device, staging, nbytes)
+            return found
 
     def close(self) -> None:
         self._pipelines.clear()

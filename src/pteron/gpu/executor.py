@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pteron.gpu.device import Copy, Device
-from pteron.gpu.encoding import Command, command
+from pteron.gpu.device import Device
+from pteron.gpu.public import Command, Copy
 from pteron.gpu.weights import Weights, upload_constant
 from pteron.graph.choice import Choice
 from pteron.graph.dispatch import Dispatch, Grid, Scratch
@@ -184,7 +184,9 @@ class Executor:
         """
         once = {site.pipeline: state.groups[site] if site.uses_state else site.group for site in self.sites}
         if once:
-            self.device.run((), [command(pipeline, group, (1, 1, 1)) for pipeline, group in once.items()], ())
+            self.device.run(
+                (), [self.device.command(pipeline, group, (1, 1, 1)) for pipeline, group in once.items()], ()
+            )
         self.device.finish()
 
     def start(self) -> None:
@@ -250,7 +252,9 @@ class Executor:
 
     def _command(self, launch: Launch, state: State) -> Command:
         site = launch.site
-        return command(site.pipeline, state.groups[site] if site.uses_state else site.group, launch.grid)
+        return self.device.command(
+            site.pipeline, state.groups[site] if site.uses_state else site.group, launch.grid
+        )
 
     def write_params(self, span: tuple[int, int]) -> None:
         first, last = span

@@ -15,7 +15,7 @@ from typing import Any
 import wgpu
 
 from pteron.gpu.device import Device
-from pteron.gpu.encoding import Command, encode, one_pass
+from pteron.gpu.public import Command
 
 FEATURE = "timestamp-query"
 QUERIES_PER_SET = 4096  # the most that WebGPU allows
@@ -48,7 +48,7 @@ class Stopwatch:
         if self._per_dispatch:
             self._record_each(encoder, list(commands))
         else:
-            one_pass(encoder, commands)
+            self._record_pass(encoder, commands)
         self.recorded = time.perf_counter()
 
     def _record_each(self, encoder: Any, commands: list[Command]) -> None:
@@ -61,9 +61,7 @@ class Stopwatch:
                 "beginning_of_pass_write_index": query,
                 "end_of_pass_write_index": query + 1,
             }
-            compute = encoder.begin_compute_pass(timestamp_writes=writes)
-            encode(compute, [item])
-            compute.end()
+            self._record_pass(encoder, [item], timestamp_writes=writes)
         left = 2 * self._count
         for number, queries in enumerate(self._sets):
             used = min(left, QUERIES_PER_SET)
@@ -74,6 +72,11 @@ class Stopwatch:
         if self._count:
             nbytes = 2 * self._count * QUERY_NBYTES
             encoder.copy_buffer_to_buffer(self._resolved, 0, self._staging, 0, nbytes)
+
+    def _record_pass(self, encoder: Any, commands: Iterable[Command], **options: Any) -> None:
+        compute = encoder.begin_compute_pass(**options)
+        self._device.calls.encode(compute, commands)
+        compute.end()
 
     def _make_room(self, queries: int) -> None:
         wanted = -(-queries // QUERIES_PER_SET)
@@ -112,7 +115,7 @@ def tick_nanoseconds(device: Device) -> float:
     try:
         from wgpu.backends.wgpu_native import lib
 
-        return float(lib.wgpuQueueGetTimestampPeriod(device._queue._internal))
+        return float(lib.wgpuQueueGetTimestampPeriod(device._device.queue._internal))
     except (ImportError, AttributeError):
         return 1.0
 
@@ -130,5 +133,5 @@ def stopwatch(device: Device, per_dispatch: bool) -> Iterator[Stopwatch]:
         try:
             yield watch
         finally:
-            device.record = one_pass
+            device.record = None
             watch.close()

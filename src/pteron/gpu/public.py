@@ -1,0 +1,73 @@
+"""What a call asks of wgpu-py, by its public interface: for versions whose C functions are elsewhere.
+
+`native` has the same functions. Both record kernels into one compute pass and submit once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import wgpu
+
+Command: TypeAlias = tuple[Any, Any, int, int, int]  # pipeline, bind group, grid: what `command` returned
+Copy: TypeAlias = tuple[Any, int, Any, int, int]  # source, offset, target, offset, bytes
+
+
+def command(pipeline: Any, group: Any, grid: tuple[int, int, int]) -> Command:
+    """One dispatch, resolved once. Whoever holds it keeps the pipeline and the group alive."""
+    return (pipeline, group, *grid)
+
+
+def encode(compute: Any, commands: Iterable[Command]) -> None:
+    """Record commands into an open compute pass. A pipeline that is already set is not set again."""
+    present = None
+    for pipeline, group, x, y, z in commands:
+        if pipeline is not present:
+            compute.set_pipeline(pipeline)
+            present = pipeline
+        compute.set_bind_group(0, group)
+        compute.dispatch_workgroups(x, y, z)
+
+
+def record(encoder: Any, commands: Iterable[Command]) -> None:
+    compute = encoder.begin_compute_pass()
+    encode(compute, commands)
+    compute.end()
+
+
+def submit(
+    device: Any,
+    before: Iterable[Copy],
+    commands: Iterable[Command],
+    after: Iterable[Copy],
+    record: Callable[[Any, Iterable[Command]], None] = record,
+) -> None:
+    """Copies, then kernels, then copies: one encoder, one submit."""
+    encoder = device.create_command_encoder()
+    for copy in before:
+        encoder.copy_buffer_to_buffer(*copy)
+    record(encoder, commands)
+    for copy in after:
+        encoder.copy_buffer_to_buffer(*copy)
+    device.queue.submit([encoder.finish()])
+
+
+def write(device: Any, buffer: Any, offset: int, data: Any) -> None:
+    """Copy whole words of host memory into a buffer."""
+    device.queue.write_buffer(buffer, offset, data)
+
+
+class Mapped:
+    """The first bytes of a staging buffer, once the GPU has written them, while the block lasts."""
+
+    def __init__(self, device: Any, staging: Any, nbytes: int) -> None:
+        self._staging = staging
+        staging.map_sync(wgpu.MapMode.READ, 0, nbytes)
+
+    def __enter__(self) -> memoryview:
+        data: memoryview = self._staging.read_mapped(copy=False)
+        return data
+
+    def __exit__(self, *_: object) -> None:
+        self._staging.unmap()
