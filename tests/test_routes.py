@@ -12,7 +12,7 @@ import torch
 from pteron.errors import DeviceError
 from pteron.gpu.device import Device
 from pteron.graph.dispatch import GPU, SOFTWARE, SUBGROUP
-from tests.ops.rules import Sym, check_rule
+from tests.ops.rules import Fixed, Sym, check_rule
 
 
 @pytest.fixture(scope="module", params=["portable", "software", "GPU", "GPU with all"])
@@ -42,7 +42,9 @@ def quantised(columns: int, depth: int, group: int) -> tuple[torch.Tensor, ...]:
     return nibbles[:, ::2] | (nibbles[:, 1::2] << 4), scales, weight
 
 
-@pytest.mark.parametrize(("depth", "columns", "group"), [(64, 130, 32), (72, 5, 24), (16, 64, 8)])
+@pytest.mark.parametrize(
+    ("depth", "columns", "group"), [(64, 130, 32), (72, 5, 24), (16, 64, 8), (576, 70, 64)]
+)
 @pytest.mark.parametrize("biased", [False, True])
 def test_linear_q4(routed: Device, depth: int, columns: int, group: int, biased: bool) -> None:
     packed, scales, weight = quantised(columns, depth, group)
@@ -56,7 +58,7 @@ def test_linear_q4(routed: Device, depth: int, columns: int, group: int, biased:
         "et_vk.linear_q4gsw.default",
         lambda n: [torch.randn(n, depth), packed, scales, group, bias],
         product,
-        (19, 1, 8, 3, 19),
+        (67, 1, 8, 3, 19, 67),
         rtol=1e-4,
         atol=1e-3,
     )
@@ -74,26 +76,57 @@ def test_linear(routed: Device, depth: int, columns: int) -> None:
     )
 
 
-@pytest.mark.parametrize("width", [32, 64, 20])
-def test_attention_with_a_cache(routed: Device, width: int) -> None:
-    heads, shared, capacity = 6, 2, 40
-    k_cache, v_cache = (torch.randn(2, capacity, shared, width) for _ in range(2))
+def attend_in_steps(q: Any, k: Any, v: Any, mask: Any) -> torch.Tensor:
+    """[B, H, S, D], where heads of q share heads of k; a mask of booleans, or one that is added."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1).float() for x in (k, v))
+    scores = q.float() @ k.mT / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype is torch.bool else scores + mask
+    return (torch.softmax(scores, -1) @ v).to(q.dtype)
+
+
+# Heads that fill a workgroup, that leave lanes over, and the widest that fit into workgroup memory.
+@pytest.mark.parametrize("width", [32, 64, 20, 96, 256])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_attention_with_a_cache(routed: Device, width: int, dtype: torch.dtype) -> None:
+    """Of many tokens and of few, at positions where chunks and tiles are full, cut short, and missing."""
+    heads, shared, capacity = 6, 2, 200
+    caches = [torch.randn(2, capacity, shared, width).to(dtype) for _ in range(2)]
+    positions = iter(starts := [0, 0, 199, 33, 64, 100, 150, 130, 195])
 
     def make(n: int) -> list[Any]:
-        q = torch.randn(2, n, heads, width)
-        return [q, k_cache, v_cache, Sym(capacity - 2 * n), None, 0.0, True, None]
+        q = torch.randn(2, n, heads, width).to(dtype)
+        return [q, *caches, Sym(next(positions)), None, 0.0, True, None]
 
     def attend(q: Any, k: Any, v: Any, start: int, *rest: Any) -> torch.Tensor:
-        length = q.shape[1]
-        seen = start + length
+        seen = start + q.shape[1]
         mask = torch.arange(seen) <= torch.arange(start, seen)[:, None]
-        keys, values = (c[:, :seen].repeat_interleave(heads // shared, dim=2).transpose(1, 2) for c in (k, v))
-        out = torch.nn.functional.scaled_dot_product_attention(
-            q.transpose(1, 2), keys, values, attn_mask=mask
-        )
-        return out.transpose(1, 2)
+        return attend_in_steps(*(x[:, :seen].transpose(1, 2) for x in (q, k, v)), mask).transpose(1, 2)
 
-    check_rule(routed, "custom_sdpa.default", make, attend, (18, 1, 7, 8, 18), rtol=1e-4, atol=1e-5)
+    lives = (70, 1, 7, 33, 1, 8, 70, 3)
+    assert len(starts) == len(lives) + 1
+    check_rule(routed, "custom_sdpa.default", make, attend, lives, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bool", "added"])
+@pytest.mark.parametrize("length", [3, 40], ids=lambda n: f"{n} queries")
+def test_attention_with_a_mask(routed: Device, length: int, kind: str) -> None:
+    """Rows that see a whole stretch of keys, none of a stretch, and barely anything at all."""
+
+    def make(n: int) -> list[Any]:
+        keys = 30 * n + 1
+        shown = torch.rand(2, 1, length, keys) < 0.5
+        shown[:, :, 0, : keys // 2] = False
+        shown[..., -1] = True
+        mask = torch.randn(2, 4, length, keys).masked_fill(~shown, -torch.inf) if kind == "added" else shown
+        if kind == "added":
+            mask[:, :, 1] = torch.finfo(torch.float32).min
+        q = torch.randn(2, 4, length, 24)
+        return [q, torch.randn(2, 2, keys, 24), torch.randn(2, 2, keys, 24), mask, None]
+
+    def attend(q: Any, k: Any, v: Any, mask: Any, scale: None) -> torch.Tensor:
+        return attend_in_steps(q, k, v, mask)
+
+    check_rule(routed, "et_vk.sdpa.default", make, attend, (4, 1, 2, 4), rtol=1e-4, atol=1e-5)
 
 
 def test_this_adapter_has_what_the_other_tests_ran_on(device: Device) -> None:

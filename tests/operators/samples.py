@@ -203,7 +203,7 @@ for k, m in ((8, 12), (7, 9)):
     sample("linear", lambda n, k=k, m=m: [X(n, k), T((m, k), fixed=True), T((m,), fixed=True), X(n, m)])
     sample("linear", lambda n, k=k, m=m: [X(n, k), T((m, k), fixed=True), None, X(n, m)])
     sample("et_vk.linear_dW", lambda n, k=k, m=m: [X(n, m), X(n, k), X(m, k)])
-for group, dtype in ((8, DType.uint8), (8, DType.int8), (6, DType.uint8)):
+for group, dtype in ((32, DType.uint8), (8, DType.uint8), (8, DType.int8), (6, DType.uint8)):
     sample("et_vk.linear_q4gsw", lambda n, g=group, d=dtype: [
         X(n, 4 * g), W(12, 2 * g, dtype=d), W(4, 12), g, W(12), X(n, 12)])  # fmt: skip
     sample("et_vk.linear_dq8ca_q4gsw", lambda n, g=group, d=dtype: [
@@ -219,7 +219,7 @@ for k in (8, 7):
 
 # -- attention and positions ---------------------------------------------------------------------------
 
-for width in (32, 8, 6):
+for width in (256, 32, 8, 6):
     sample("sdpa_with_kv_cache", lambda n, d=width: [
         X(1, n, 4, d), X(1, n, 2, d), X(1, n, 2, d), X(1, 16, 2, d), X(1, 16, 2, d), Position(), n, None, 0.0,
         True, None, X(1, n, 4, d)])  # fmt: skip
@@ -240,10 +240,12 @@ sample("et_vk.apply_rotary_emb_interleaved", lambda n: [X(1, n, 8), F(n, 8), X(1
 
 # -- normalisation -------------------------------------------------------------------------------------
 
-for width in (8, 7):
+for width in (36, 7):
     sample("et_vk.rms_norm", lambda n, w=width: [X(n, w), T((w,), fixed=True), 1e-5, X(n, w)])
     sample("native_layer_norm", lambda n, w=width: [
         X(n, w), [w], T((w,)), T((w,)), 1e-5, [X(n, w), X(n, 1), X(n, 1)]])  # fmt: skip
+sample("native_layer_norm", lambda n: [
+    X(n, 36), [36], T((36,), fixed=True), None, 1e-5, [X(n, 36), X(n, 1), X(n, 1)]])  # fmt: skip
 sample("native_group_norm", lambda n: [
     X(n, 4, 5), T((4,)), T((4,)), n, 4, 5, 2, 1e-5, [X(n, 4, 5), X(n, 2), X(n, 2)]])  # fmt: skip
 sample("_native_batch_norm_legit_no_training", lambda n: [
@@ -369,7 +371,7 @@ sample("et_vk.adamw_step", lambda n: [
 # -- fused ---------------------------------------------------------------------------------------------
 
 sample("pteron.add_rms_norm", lambda n: [
-    F(n, 8), F(n, 8), W(8), 1e-5, [F(n, 8), F(n, 8)]], [DType.float32])  # fmt: skip
+    F(n, 36), F(n, 36), W(36), 1e-5, [F(n, 36), F(n, 36)]], [DType.float32])  # fmt: skip
 _STEPS = [
     ("aten.add.Tensor", ("$0", "$1", 2)),
     ("aten.mul.Tensor", ("%0", "$2")),

@@ -1,7 +1,7 @@
 """Run one operator's rule as a graph of its own, without an exported file around it.
 
 What the exporter does with an operator changes from release to release; the rule should not. The
-graph is built at the largest arguments, and called at smaller ones.
+graph is built at the largest arguments, and called at smaller ones. A `Fixed` tensor is a constant of it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-import pteron.ops  # noqa: F401  registers the operators
+import pteron.fusion
+import pteron.ops  # noqa: F401  both register operators
 from pteron.gpu.device import Device
 from pteron.gpu.weights import Weights
 from pteron.graph.dtypes import DType
 from pteron.graph.op import find
-from pteron.graph.values import Graph, Node, Port, SymInt, Tensor, ValueId, values_in
+from pteron.graph.values import Constant, Graph, Node, Port, SymInt, Tensor, ValueId, values_in
 from pteron.method import Method
 
 STORED = {
@@ -39,6 +40,13 @@ class Sym:
     """An integer argument that a call may change."""
 
     value: int
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A tensor of the file, such as a weight."""
+
+    tensor: torch.Tensor
 
 
 def as_list(result: Any) -> list[torch.Tensor]:
@@ -63,12 +71,16 @@ class OneNode:
         self.device = device
         graph = Graph(name)
 
-        def tensor(x: torch.Tensor, label: str) -> Tensor:
-            value = Tensor(ValueId(len(graph.values)), STORED[x.dtype], tuple(x.shape), label)
+        def tensor(x: torch.Tensor, label: str, constant: Constant | None = None) -> Tensor:
+            value = Tensor(ValueId(len(graph.values)), STORED[x.dtype], tuple(x.shape), label, constant)
             graph.values.append(value)
             return value
 
         def value(arg: Any) -> Any:
+            if isinstance(arg, Fixed):
+                array = arg.tensor.contiguous().numpy()
+                data = Constant(memoryview(array.data).cast("B"), array.dtype.name)
+                return tensor(arg.tensor, f"weight{len(graph.values)}", data)
             if isinstance(arg, torch.Tensor):
                 made = tensor(arg, f"in{len(graph.inputs)}")
                 graph.inputs.append(Port(made.name, made, str(arg.dtype).removeprefix("torch."), True))
@@ -142,6 +154,8 @@ def plain(args: Any) -> Any:
     """Arguments as torch takes them."""
     if isinstance(args, Sym):
         return args.value
+    if isinstance(args, Fixed):
+        return args.tensor
     return type(args)(plain(a) for a in args) if isinstance(args, (tuple, list)) else args
 
 

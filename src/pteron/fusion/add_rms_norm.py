@@ -9,7 +9,7 @@ from pteron.graph.live import LiveTensor
 from pteron.graph.op import op
 from pteron.graph.values import Graph, Node, Tensor
 from pteron.ops.elementwise import binary_dispatch
-from pteron.ops.rows import rms_norm
+from pteron.ops.rows import rms_groups, rms_walk
 
 ADD, RMS_NORM = "aten.add.Tensor", "et_vk.rms_norm.default"
 
@@ -20,7 +20,7 @@ def add_rms_norm(
 ) -> list[Route]:
     total, y = outs
     added = binary_dispatch(a, b, total, "a + s0 * b", scalar=1)
-    normed = rms_norm(total, weight, eps, y)
+    y.resize(total.shape)
     width = weight.shape[0]
     rows = total.numel // width
     together = Dispatch(
@@ -29,7 +29,12 @@ def add_rms_norm(
         {"rows": rows, "width": width, "eps": eps},
         threads(rows),
     )
-    return [Route("together", [together], when=a.shape == b.shape), Route("apart", [added, normed])]
+    alike = a.shape == b.shape
+    return [
+        *rms_groups(a, weight, eps, y, added=(b, total), when=alike),
+        Route("together", [together], when=alike),
+        Route("apart", [added, rms_walk(total, weight, eps, y)]),
+    ]
 
 
 def fuse(graph: Graph) -> Graph:

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import count
 from types import MappingProxyType
 
 from pteron.graph.dispatch import WORKGROUP, Define
@@ -36,6 +37,7 @@ _BINDING = re.compile(
 )
 _PARAMS = re.compile(r"struct\s+Params\s*\{(.*?)\}", re.DOTALL)
 _FIELD = re.compile(r"(\w+)\s*:\s*(\w+(?:<\w+(?:<\w+>, \d+)?>)?)\s*,")
+_NUMBER = re.compile(r"@binding\(\d+\)")
 _IF = re.compile(r"^//#if (\w+)\n(.*?)^//#end\n", re.MULTILINE | re.DOTALL)
 _HALF = re.compile(r"\bf16\b")
 _INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.MULTILINE)
@@ -140,6 +142,8 @@ def _flags(name: str) -> frozenset[str]:
 @cache
 def _parse(name: str, flags: frozenset[str]) -> Kernel:
     text = _IF.sub(lambda m: m.group(2) if m.group(1) in flags else "", _read(name))
+    numbers = count()  # where a binding is left out, those behind it move up
+    text = _NUMBER.sub(lambda m: f"@binding({next(numbers)})", text)
     code = _COMMENT.sub("", text)
     bindings = tuple(
         Binding(int(index), var, "uniform" if space == "uniform" else access or "read", kind.strip())

@@ -2,19 +2,24 @@
 
 Layer and group norm take the mean and variance of contiguous rows. A row may be a whole image, so
 it is split into parts, each with its own moments, which are then merged: precise whatever the
-mean, and never one long loop.
+mean, and never one long loop. A row that is not that long goes to one workgroup of a GPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from pteron.graph.dispatch import Dispatch, Scratch, describe, quads, threads
+from pteron.graph.dispatch import Dispatch, Route, Scratch, describe, quads, threads
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
+from pteron.ops.reduce import VARIANCE
+from pteron.ops.rows import row_groups
 
 PART = 512  # elements that one invocation takes the moments of
+LONGEST = 16384  # elements of a row that one workgroup takes
+MEAN_AND_RSTD = replace(VARIANCE, finish="s.mean, inverseSqrt(s.squares / f32(p.width) + p.eps)")
 
 
 @op("aten.native_layer_norm.default")
@@ -25,7 +30,7 @@ def layer_norm(
     bias: LiveTensor | None,
     eps: float,
     outs: Sequence[LiveTensor],
-) -> list[Dispatch]:
+) -> list[Route]:
     dims = len(normalized_shape)
     lead, tail = x.shape[: x.rank - dims], x.shape[x.rank - dims :]
     check(
@@ -36,7 +41,9 @@ def layer_norm(
     for statistic in outs[1:]:
         statistic.resize(lead + (1,) * dims)
     largest = numel(x.max_shape[: x.rank - dims]), numel(x.max_shape[x.rank - dims :])
-    return _normalize(x, weight, bias, eps, outs, numel(lead), largest, channels=numel(tail), inner=1)
+    width = numel(tail)
+    whole = width % 4 == 0 and weight is not None and weight.is_fixed
+    return _normalize(x, weight, bias, eps, outs, numel(lead), largest, channels=width, inner=1, whole=whole)
 
 
 @op("aten.native_group_norm.default")
@@ -50,7 +57,7 @@ def group_norm(
     group: int,
     eps: float,
     outs: Sequence[LiveTensor],
-) -> list[Dispatch]:
+) -> list[Route]:
     check(x.rank >= 2, f"x must have a batch and a channel dimension, not shape {describe(x.shape)}")
     batch, channels = x.shape[:2]
     check(group > 0 and channels % group == 0, f"{channels} channels cannot be split into {group} groups")
@@ -72,7 +79,8 @@ def _normalize(
     largest: tuple[int, int],
     channels: int,
     inner: int,
-) -> list[Dispatch]:
+    whole: bool = False,
+) -> list[Route]:
     """Normalise each of `rows` rows; `largest` is the number of rows and their width at the largest shape."""
     check_affine(weight, bias, channels)
     width = x.numel // rows if rows else 0
@@ -83,7 +91,13 @@ def _normalize(
     size = {"rows": rows, "width": width, "parts": parts}
     place = {"quads": quads(x.numel), "width": width, "channels": channels, "inner": inner}
     out, *statistics = outs
-    return [
+    columns = [
+        Dispatch(
+            "stats_column", {"stats": stats, "y": y}, {"rows": rows}, threads(quads(work)), {"COLUMN": i}
+        )
+        for i, y in enumerate(statistics)
+    ]
+    parts_first = [
         Dispatch("moments", {"x": x, "moments": moments}, size, threads(work * parts)),
         Dispatch("moments_merge", {"moments": moments, "stats": stats}, {**size, "eps": eps}, threads(work)),
         Dispatch(
@@ -93,13 +107,27 @@ def _normalize(
             threads(quads(x.numel)),
             {"HAS_WEIGHT": weight is not None, "HAS_BIAS": bias is not None},
         ),
-        *(
-            Dispatch(
-                "stats_column", {"stats": stats, "y": y}, {"rows": rows}, threads(quads(work)), {"COLUMN": i}
-            )
-            for i, y in enumerate(statistics)
-        ),
+        *columns,
     ]
+    grouped = row_groups(
+        x,
+        out,
+        rows=rows,
+        width=width,
+        widest=largest[1],
+        statistic=MEAN_AND_RSTD,
+        apply="(x - s.x) * s.y * w + b",
+        eps=eps,
+        weight=weight,
+        bias=bias,
+        channels=channels,
+        inner=inner,
+        whole=whole,
+        stats=stats,
+        after=columns,
+        when=None if whole and width <= LONGEST else width <= LONGEST,
+    )
+    return [*grouped, Route("in parts", parts_first)]
 
 
 @op("aten._native_batch_norm_legit_no_training.default")

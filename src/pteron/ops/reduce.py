@@ -57,6 +57,14 @@ class Reduction:
         return f"fn lift(x: x_t, k: u32) -> state_t {{ return {self.lift}; }}\n"
 
     @property
+    def swapping(self) -> str:
+        """The state of the lane of a subgroup whose number differs in the bits of a mask."""
+        fields = [field.split(":")[0].strip() for field in self.kind.split(",")] if ":" in self.kind else []
+        swaps = ", ".join(f"subgroupShuffleXor(s.{name}, mask)" for name in fields)
+        made = f"state_t({swaps})" if fields else "subgroupShuffleXor(s, mask)"
+        return f"fn swapped(s: state_t, mask: u32) -> state_t {{ return {made}; }}\n"
+
+    @property
     def finishing(self) -> str:
         return f"fn finish(s: state_t) -> y_t {{ return y_t({self.finish}); }}\n"
 

@@ -1,17 +1,18 @@
-// y = apply(x, its row's statistics, its place k in the row), driven by the words of y, so that any
-// width and dtype will do. The rule supplies `apply`; `weight` and `bias` are x itself where unused.
+// y = apply(x, its row's statistics, its weight), driven by the words of y, so that any width and dtype will
+// do. The rule supplies `apply`; `weight` is x itself where unused.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;            // [outer, width, inner]
 @group(0) @binding(1) var<storage, read> stats: array<vec2<f32>>;     // [outer * inner]
 @group(0) @binding(2) var<storage, read> weight: array<weight_word>;  // [width]
-@group(0) @binding(3) var<storage, read> bias: array<bias_word>;      // [width]
-@group(0) @binding(4) var<storage, read_write> y: array<y_word>;      // [outer, width, inner]
-@group(0) @binding(5) var<uniform> p: Params;
+@group(0) @binding(3) var<storage, read_write> y: array<y_word>;      // [outer, width, inner]
+@group(0) @binding(4) var<uniform> p: Params;
 
 struct Params { quads: u32, width: u32, inner: u32 }
 
 fn value(i: u32) -> y_t {
     let row = (i / (p.width * p.inner)) * p.inner + i % p.inner;
-    return y_t(apply(f32(x_at(i)), stats[row], (i / p.inner) % p.width));
+    var w = 1.0;
+    if (HAS_WEIGHT) { w = f32(weight_at((i / p.inner) % p.width)); }
+    return y_t(apply(f32(x_at(i)), stats[row], w));
 }
 
 @compute @workgroup_size(WG)

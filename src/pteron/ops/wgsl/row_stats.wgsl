@@ -1,5 +1,5 @@
-// One pair of statistics for each row of x, viewed as [outer, width, inner]. The rule supplies
-// `statistics(first, stride)`, which walks the row that starts at element `first`.
+// One pair of statistics for each row of x, viewed as [outer, width, inner]; one invocation walks one row. The
+// rule supplies how elements become a state (`lift`, `merge`) and what it says (`finish`).
 @group(0) @binding(0) var<storage, read> x: array<x_word>;              // [outer, width, inner]
 @group(0) @binding(1) var<storage, read_write> stats: array<vec2<f32>>; // [outer * inner]
 @group(0) @binding(2) var<uniform> p: Params;
@@ -10,5 +10,8 @@ struct Params { rows: u32, width: u32, inner: u32, eps: f32 }
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let row = flat_index(id, groups);
     if (row >= p.rows) { return; }
-    stats[row] = statistics((row / p.inner) * p.width * p.inner + row % p.inner, p.inner);
+    let first = (row / p.inner) * p.width * p.inner + row % p.inner;
+    var state = lift(x_at(first), 0u);
+    for (var k = 1u; k < p.width; k++) { state = merge(state, lift(x_at(first + k * p.inner), k)); }
+    stats[row] = finish(state);
 }

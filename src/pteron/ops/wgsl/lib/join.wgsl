@@ -1,0 +1,13 @@
+// One state of those that the first `filled` of LANES lanes hold, for all lanes: a tree in workgroup memory.
+// The rule supplies `state_t`, and `merge`, which does not mind in which order.
+var<workgroup> joined: array<state_t, LANES>;
+
+fn join(mine: state_t, lane: u32, filled: u32) -> state_t {
+    joined[lane] = mine;
+    for (var half = LANES / 2u; half > 0u; half /= 2u) {
+        workgroupBarrier();
+        if (lane < half && lane + half < filled) { joined[lane] = merge(joined[lane], joined[lane + half]); }
+    }
+    workgroupBarrier();
+    return joined[0];
+}
