@@ -6,10 +6,20 @@
 @group(0) @binding(3) var<storage, read> bias: array<f32>;         // [columns]
 @group(0) @binding(4) var<storage, read_write> y: array<f32>;      // [rows, columns]
 @group(0) @binding(5) var<uniform> p: Params;
+//#if SECOND
+@group(0) @binding(6) var<storage, read_write> y2: array<f32>;
+//#end
+//#if THIRD
+@group(0) @binding(7) var<storage, read_write> y3: array<f32>;
+//#end
 
-struct Params { rows: u32, columns: u32, depth: u32, packed: u32, group: u32, scale_row: u32 }
+struct Params {
+    rows: u32, columns: u32, second: u32, third: u32,
+    depth: u32, packed: u32, group: u32, scale_row: u32,
+}
 
 //#include q4
+//#include store
 
 @compute @workgroup_size(WG)
 fn main(
@@ -49,7 +59,5 @@ fn main(
     }
     var b = 0.0;
     if (HAS_BIAS) { b = bias[column]; }
-    for (var r = 0u; r < ROWS; r++) {
-        if (row + r < p.rows) { y[(row + r) * p.columns + column] = sum[r] + b; }
-    }
+    for (var r = 0u; r < ROWS; r++) { store(row + r, column, sum[r] + b); }
 }

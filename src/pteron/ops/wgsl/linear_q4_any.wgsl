@@ -5,8 +5,19 @@
 @group(0) @binding(3) var<storage, read> bias: array<bias_word>;        // [columns]
 @group(0) @binding(4) var<storage, read_write> y: array<y_word>;        // [rows, columns]
 @group(0) @binding(5) var<uniform> p: Params;
+//#if SECOND
+@group(0) @binding(6) var<storage, read_write> y2: array<y2_word>;
+//#end
+//#if THIRD
+@group(0) @binding(7) var<storage, read_write> y3: array<y3_word>;
+//#end
 
-struct Params { rows: u32, columns: u32, depth: u32, packed: u32, group: u32, scale_row: u32 }
+struct Params {
+    rows: u32, columns: u32, second: u32, third: u32,
+    depth: u32, packed: u32, group: u32, scale_row: u32,
+}
+
+//#include put
 
 fn value(i: u32) -> f32 {
     let row = min(i / p.columns, p.rows - 1u);
@@ -26,5 +37,5 @@ fn value(i: u32) -> f32 {
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let i = flat_index(id, groups);
     if (4u * i >= p.rows * p.columns) { return; }
-    y_put(i, y_t4(vec4<f32>(value(4u * i), value(4u * i + 1u), value(4u * i + 2u), value(4u * i + 3u))));
+    put(i, y_t4(vec4<f32>(value(4u * i), value(4u * i + 1u), value(4u * i + 2u), value(4u * i + 3u))));
 }

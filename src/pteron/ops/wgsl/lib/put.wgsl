@@ -1,0 +1,14 @@
+// Elements 4i .. 4i+3 of a product, into the output that they belong to. Of several outputs, each has whole
+// fours of columns.
+//#include outputs
+
+fn put(i: u32, four: y_t4) {
+    let at = place(4u * i / p.columns, 4u * i % p.columns);
+//#if SECOND
+    if (at.output == 2u) { y2_put(at.index / 4u, y2_t4(four)); return; }
+//#end
+//#if THIRD
+    if (at.output == 3u) { y3_put(at.index / 4u, y3_t4(four)); return; }
+//#end
+    y_put(at.index / 4u, four);
+}

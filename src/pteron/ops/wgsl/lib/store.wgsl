@@ -1,0 +1,14 @@
+// One element of a product, into the output that it belongs to; nothing where there is none.
+//#include outputs
+
+fn store(row: u32, column: u32, value: f32) {
+    if (row >= p.rows || column >= p.columns) { return; }
+    let at = place(row, column);
+//#if SECOND
+    if (at.output == 2u) { y2[at.index] = value; return; }
+//#end
+//#if THIRD
+    if (at.output == 3u) { y3[at.index] = value; return; }
+//#end
+    y[at.index] = value;
+}
