@@ -146,6 +146,20 @@ def test_states_on_one_method_are_independent(device: Device, recorded: Open) ->
             state.close()
 
 
+def test_a_single_conversation_has_a_single_state(device: Device, recorded: Open) -> None:
+    """Whether it is the default one or one that was asked for: a KV cache is large."""
+    with pteron.load(recorded("cached_attention").program, device=device) as program:
+        method = program.method()
+        loaded = device.allocated_nbytes
+        first = method.new_state()
+        assert device.allocated_nbytes == loaded
+        second = method.new_state()
+        assert device.allocated_nbytes == loaded + method.memory.state
+        assert first.buffers.values() != second.buffers.values()
+        first.close()
+        second.close()
+
+
 @pytest.mark.parametrize("name", ["cached_attention", "running_sum", "running_sum_aliased"])
 def test_reset_goes_back_to_what_the_file_says(name: str, device: Device, recorded: Open) -> None:
     recording = recorded(name)

@@ -88,8 +88,10 @@ class Method:
         self._live = self._executor.live
         self._elements = [self._check_element(e) for e in graph.elements]
         self._indices = self._index_inputs()
-        self._default_state: State | None = State(self._executor)
-        self._executor.warm_up(self._default_state)
+        self._closed = False
+        self._default_state: State | None = None
+        self._spare_state: State | None = State(self._executor)  # for whoever is the first to need one
+        self._executor.warm_up(self._spare_state)
         self._executor.start()
         dims = dynamic_dims(graph, self._live)
         self.inputs = tuple(_describe(port, dims.get(_id(port), ())) for port in graph.inputs)
@@ -116,8 +118,9 @@ class Method:
         """
         arrays = self._read_inputs(inputs)
         with self._device.lock:
+            self._check_open()
             state = state or self._state()
-            self._check_open(state)
+            self._check_mine(state)
             change = self._live.resize(self._changes(arrays), lambda: self._check_indices(arrays))
             if change:
                 self._executor.write_params(self._executor.apply(change))
@@ -249,21 +252,26 @@ class Method:
     def new_state(self) -> State:
         """Mutable state of its own (KV caches) on the same weights: pass it as `state=` to calls."""
         with self._device.lock:
-            self._check_open(self._state())
-            return State(self._executor)
+            self._check_open()
+            spare, self._spare_state = self._spare_state, None
+            return spare or State(self._executor)
 
     def reset(self) -> None:
         """Set the default state back to what the file says."""
+        self._check_open()
         self._state().reset()
 
     def _state(self) -> State:
+        """The default state."""
         if self._default_state is None:
-            raise PteronError(f"method '{self.name}' is closed")
+            self._default_state = self.new_state()
         return self._default_state
 
-    def _check_open(self, state: State) -> None:
-        if self._default_state is None:
+    def _check_open(self) -> None:
+        if self._closed:
             raise PteronError(f"method '{self.name}' is closed")
+
+    def _check_mine(self, state: State) -> None:
         if state.executor is not self._executor:
             raise InputError(f"the state belongs to another method than '{self.name}'")
 
@@ -281,7 +289,7 @@ class Method:
         return Memory(
             executor.weights.nbytes,
             executor.memory.nbytes,
-            self._default_state.nbytes if self._default_state else 0,
+            sum(aligned(tensor.max_nbytes) for tensor in self.graph.states),
             executor.staging_nbytes,
             executor.params.size,
         )
@@ -294,10 +302,13 @@ class Method:
         raise PteronError(f"method '{self.name}' has no value named {name}")
 
     def close(self) -> None:
-        if self._default_state is not None:
-            self._default_state.close()
-            self._default_state = None
-            self._executor.close()
+        if self._closed:
+            return
+        self._closed = True
+        for state in (self._default_state, self._spare_state):
+            if state is not None:
+                state.close()
+        self._executor.close()
 
     def __repr__(self) -> str:
         takes = ", ".join(f"{i.name}: {i.dtype}{list(i.max_shape)}" for i in self.inputs)
