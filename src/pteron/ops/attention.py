@@ -12,13 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pteron.graph.dispatch import (
+    GPU,
     SOFTWARE,
     SUBGROUP,
     Bound,
     Define,
     Dispatch,
+    Grid,
     Number,
     Route,
+    Scratch,
     describe,
     fold,
     threads,
@@ -31,8 +34,13 @@ from pteron.ops.matmul import all_float32
 from pteron.ops.shapes import broadcast_strides
 from pteron.ops.writes import cache_update
 
-TILE = 16  # queries that a workgroup takes where there are many
-FEW = 8  # below this, lanes are better spent on keys than on queries
+FEW = 8  # queries below this: lanes are better spent on keys than on queries
+TILE = 16  # queries that a workgroup of attention_tile takes
+FLASH_TILE = 32  # and one of attention_flash
+WIDEST = 256  # the head size up to which the tiles of attention_flash fit into 16 KiB
+STEP = 32  # keys below which attention_split cuts no chunk
+MOST_CHUNKS = 32  # that it cuts a context into: one invocation merges them
+MOST_PARTS = 1024  # that it leaves in memory, enough workgroups for any GPU
 
 # Quad d of the row of y that starts at element `first`. Only rows of whole quads own their words.
 STORE_QUADS = "fn store(first: u32, d: u32, value: vec4<f32>) { y_put(first / 4u + d, y_t4(value)); }"
@@ -55,6 +63,14 @@ class Heads:
     batch_stride: int
     length_stride: int
     head_stride: int
+
+    @property
+    def rows(self) -> int:
+        return self.batch * self.heads * self.length
+
+    def blocks(self, queries: int) -> int:
+        """How many blocks of that many queries of one head there are."""
+        return self.batch * self.heads * -(-self.length // queries)
 
 
 def sequence_first(shape: Shape) -> Heads:
@@ -104,9 +120,8 @@ def attention(
         else:
             check(seen == context, f"mask {describe(mask.shape)} does not cover {context} keys")
     out.resize(q.shape)
-    rows = queries.batch * heads * queries.length
     params = {
-        "rows": rows,
+        "batch": queries.batch,
         "length": queries.length,
         "heads": heads,
         "sharing": heads // shared,
@@ -118,50 +133,97 @@ def attention(
         "k_batch": keys.batch_stride,
         "k_length": keys.length_stride,
         "k_head": keys.head_stride,
-        **_mask_strides(mask, (queries.batch, heads, queries.length), keys.length),
     }
-    defines = {
-        "WIDTH": width,
-        "CAUSAL": causal,
-        "FROM_POSITION": context is None,
-        "HAS_MASK": mask is not None,
-        "MASK_IS_BOOL": mask is not None and mask.dtype.label == "bool",
-    }
-    whole = width % 4 == 0
+    defines: dict[str, Define] = {"WIDTH": width, "CAUSAL": causal, "FROM_POSITION": context is None}
+    bindings: dict[str, Bound] = {"q": q, "k": k, "v": v, "y": out, "start_pos": start_pos}
+    plain = Work(queries, params, defines, bindings)
+    masked = plain
+    if mask is not None:
+        strides = _mask_strides(mask, (queries.batch, heads, queries.length), keys.length)
+        kind = {"HAS_MASK": True, "MASK_IS_BOOL": mask.dtype.label == "bool"}
+        masked = Work(queries, {**params, **strides}, {**defines, **kind}, {**bindings, "mask": mask})
+    routes = []
+    if width % 4 == 0 and width <= WIDEST:
+        largest = layout(q.max_shape), layout(k.max_shape)
+        routes += [_split(plain, masked, *largest), _flash(masked)]
+    if mask is None and width % 32 == 0 and all_float32(q, k, v, out):
+        routes += _subgroup_routes(plain)
+    return [*routes, _general(masked, out)]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the kernels have in common."""
+
+    queries: Heads
+    params: Mapping[str, Number]
+    defines: Mapping[str, Define]
+    bindings: Mapping[str, Bound]
+
+    def dispatch(self, kernel: str, grid: Grid, code: str = "", **defines: Define) -> Dispatch:
+        return Dispatch(kernel, self.bindings, self.params, grid, {**self.defines, **defines}, code)
+
+
+def _general(work: Work, out: LiveTensor) -> Route:
+    """Any width, any mask: an invocation for each row."""
+    whole = out.max_shape[-1] % 4 == 0
     y, narrowing = (out, []) if whole else widened(out)
-    bindings: dict[str, Bound] = {"q": q, "k": k, "v": v, "mask": mask or q, "y": y, "start_pos": start_pos}
+    work = replace(work, bindings={**work.bindings, "y": y})
     code = STORE_QUADS if whole else STORE_ELEMENTS
-    general = Route(
-        "any", [Dispatch("attention", bindings, params, threads(rows), defines, code), *narrowing]
-    )
-    if mask is not None or width % 32 or not all_float32(q, k, v, out):
-        return [general]
-    return [*_subgroup_routes(queries, bindings, params, defines), general]
+    return Route("any", [work.dispatch("attention", threads(work.queries.rows), code), *narrowing])
 
 
-def _subgroup_routes(
-    queries: Heads, bindings: Mapping[str, Bound], params: Mapping[str, Number], defines: Mapping[str, Define]
-) -> list[Route]:
+def _subgroup_routes(work: Work) -> list[Route]:
     """Without a mask: lanes share a query's keys where queries are few, a key's row where they are many."""
-    rows = queries.batch * queries.heads * queries.length
-    blocks = queries.batch * queries.heads * -(-queries.length // TILE)
-    bound = {name: bindings[name] for name in ("q", "k", "v", "y", "start_pos")}
-    kept = {name: value for name, value in params.items() if not name.startswith("mask_") and name != "rows"}
-    kept["batch"] = queries.batch
-    text = {name: defines[name] for name in ("WIDTH", "CAUSAL", "FROM_POSITION")}
-    decode = Dispatch("attention_decode", bound, kept, fold(rows), text)
-    tile = Dispatch("attention_tile", bound, kept, fold(blocks), {**text, "LANES": TILE})
+    queries = work.queries
+    decode = work.dispatch("attention_decode", fold(queries.rows))
+    tile = work.dispatch("attention_tile", fold(queries.blocks(TILE)), LANES=TILE)
     return [
         Route("decode", [decode], when=queries.length < FEW, needs=SUBGROUP, home=SOFTWARE),
         Route("tile", [tile], needs=SUBGROUP, home=SOFTWARE),
     ]
 
 
-def _mask_strides(mask: LiveTensor | None, rows: Shape, keys: int) -> dict[str, int]:
+def _split(plain: Work, masked: Work, most_queries: Heads, most_keys: Heads) -> Route:
+    """Few queries over a long context: workgroups take chunks of the keys, and a second kernel merges those.
+
+    How many keys are visible is not known here. The grid has a fixed number of chunks, and the kernel divides
+    among them the keys that there are: a grid for all that the cache may hold would run mostly workgroups
+    with nothing to do, and need a part for each.
+    """
+    queries, quads_of_row = plain.queries, plain.queries.width // 4
+    longest = -(-most_keys.length // STEP)
+    chunks = max(1, min(MOST_CHUNKS, longest, MOST_PARTS // max(queries.rows, 1)))
+    few = most_queries.batch * most_queries.heads * min(most_queries.length, FEW - 1)
+    most_parts = max(few, min(MOST_PARTS, few * min(MOST_CHUNKS, longest)))
+    parts = Scratch("parts", 16 * most_parts * (quads_of_row + 1))
+
+    def with_parts(work: Work, *without: str) -> Work:
+        kept = {name: bound for name, bound in work.bindings.items() if name not in without}
+        return replace(
+            work,
+            bindings={**kept, "parts": parts},
+            params={**work.params, "chunks": chunks},
+            defines={**work.defines, "SPLIT": True, "STEP": STEP},
+        )
+
+    split = with_parts(masked, "y").dispatch("attention_split", fold(queries.rows * chunks))
+    merge = with_parts(plain, "q", "k", "v").dispatch("attention_merge", threads(queries.rows * quads_of_row))
+    return Route("split", [split, merge], when=queries.length < FEW, home=GPU)
+
+
+def _flash(work: Work) -> Route:
+    """Many queries: tiles of them meet tiles of keys in workgroup memory."""
+    width = work.queries.width
+    # A lane for each element of a head, in whole subgroups. Slices are as deep as 16 KiB allow.
+    defines = {"LANES": 32 * -(-width // 32), "SLICE": 8 if width < WIDEST else 4, "TILE": FLASH_TILE}
+    grid = fold(work.queries.blocks(FLASH_TILE))
+    return Route("flash", [work.dispatch("attention_flash", grid, **defines)], home=GPU)
+
+
+def _mask_strides(mask: LiveTensor, rows: Shape, keys: int) -> dict[str, int]:
     """Strides of a mask that broadcasts to [batch, heads, queries, keys]."""
     names = ("mask_batch", "mask_head", "mask_length", "mask_key")
-    if mask is None:
-        return dict.fromkeys(names, 0)
     check(mask.rank <= 4, f"mask must have at most 4 dimensions, not shape {describe(mask.shape)}")
     full = (1,) * (4 - mask.rank) + mask.shape
     for have, want in zip(full[:3], rows, strict=True):

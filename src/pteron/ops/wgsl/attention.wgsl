@@ -3,17 +3,14 @@
 @group(0) @binding(0) var<storage, read> q: array<q_word>;          // [B, S, Hq, D] in any order of dimensions
 @group(0) @binding(1) var<storage, read> k: array<k_word>;          // [B, T, Hkv, D]
 @group(0) @binding(2) var<storage, read> v: array<v_word>;          // [B, T, Hkv, D]
-@group(0) @binding(3) var<storage, read> mask: array<mask_word>;    // broadcast to [B, Hq, S, T]
-@group(0) @binding(4) var<storage, read_write> y: array<y_word>;    // as q
-@group(0) @binding(5) var<uniform> start_pos: vec4<i32>;
-@group(0) @binding(6) var<uniform> p: Params;
+@group(0) @binding(3) var<storage, read_write> y: array<y_word>;    // as q
+@group(0) @binding(4) var<uniform> start_pos: vec4<i32>;
+@group(0) @binding(5) var<uniform> p: Params;
+//#if HAS_MASK
+@group(0) @binding(6) var<storage, read> mask: array<mask_word>;    // broadcast to [B, Hq, S, T]
+//#end
 
-struct Params {
-    rows: u32, length: u32, heads: u32, sharing: u32, context: u32, scale: f32,
-    q_batch: u32, q_length: u32, q_head: u32,
-    k_batch: u32, k_length: u32, k_head: u32,
-    mask_batch: u32, mask_head: u32, mask_length: u32, mask_key: u32,
-}
+//#include attention_params
 
 const QUADS = (WIDTH + 3u) / 4u;
 const WHOLE = WIDTH % 4u == 0u;
@@ -41,17 +38,13 @@ fn v_row(first: u32, d: u32) -> vec4<f32> {
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let row = flat_index(id, groups);
-    if (row >= p.rows) { return; }
+    if (row >= p.batch * p.heads * p.length) { return; }
     let s = row % p.length;
     let h = (row / p.length) % p.heads;
     let b = row / (p.length * p.heads);
     let q_first = b * p.q_batch + s * p.q_length + h * p.q_head;
     let k_first = b * p.k_batch + (h / p.sharing) * p.k_head;
-    let mask_first = b * p.mask_batch + h * p.mask_head + s * p.mask_length;
-    let at = u32(start_pos.x) + s;
-    var keys = p.context;
-    if (FROM_POSITION) { keys = u32(start_pos.x) + p.length; }
-    if (CAUSAL) { keys = min(keys, at + 1u); }
+    let keys = visible_keys(s);
 
     var query: array<vec4<f32>, QUADS>;
     var sum: array<vec4<f32>, QUADS>;
@@ -67,13 +60,13 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
         var partial = vec4<f32>(0.0);
         for (var d = 0u; d < QUADS; d++) { partial += query[d] * k_row(first, d); }
         var score = dot(partial, vec4<f32>(1.0));
-        if (HAS_MASK) {
-            let m = mask_at(mask_first + t * p.mask_key);
-            if (MASK_IS_BOOL) { if (m == mask_t(0)) { continue; } } else { score += f32(m); }
-        }
+//#if HAS_MASK
+        let m = mask_at(b * p.mask_batch + h * p.mask_head + s * p.mask_length + t * p.mask_key);
+        if (MASK_IS_BOOL) { if (m == mask_t(0)) { continue; } } else { score += f32(m); }
+//#end
         // A key that is masked out by -inf adds nothing, even while no other key has been seen. A row of
         // nothing else ends as 0 / 0, which is NaN, as it is in torch.
-        if (score < -3.4028234e38) { continue; }
+        if (score < LOWEST) { continue; }
         if (!seen) {
             top = score;
             seen = true;

@@ -2,7 +2,16 @@ struct Params {
     batch: u32, length: u32, heads: u32, sharing: u32, context: u32, scale: f32,
     q_batch: u32, q_length: u32, q_head: u32,
     k_batch: u32, k_length: u32, k_head: u32,
+//#if HAS_MASK
+    mask_batch: u32, mask_head: u32, mask_length: u32, mask_key: u32,
+//#end
+//#if SPLIT
+    chunks: u32,
+//#end
 }
+
+// Below every score. What starts here may be compared and subtracted, which infinity may not.
+const LOWEST = -3.4028234e38;
 
 // How many keys the query at place s of this call sees.
 fn visible_keys(s: u32) -> u32 {

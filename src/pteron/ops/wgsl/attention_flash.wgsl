@@ -1,0 +1,145 @@
+// Attention of many queries on a GPU: a workgroup takes TILE queries of one head and walks the keys TILE at a time
+// with a running softmax. Scores come from slices of queries and keys in workgroup memory; of the result, a
+// lane holds one quad for eight queries. Queries past the end repeat the last one and are not stored.
+@group(0) @binding(0) var<storage, read> q: array<q_word>;          // [B, S, Hq, D] in any order of dimensions
+@group(0) @binding(1) var<storage, read> k: array<k_word>;          // [B, T, Hkv, D]
+@group(0) @binding(2) var<storage, read> v: array<v_word>;          // [B, T, Hkv, D]
+@group(0) @binding(3) var<storage, read_write> y: array<y_word>;    // as q
+@group(0) @binding(4) var<uniform> start_pos: vec4<i32>;
+@group(0) @binding(5) var<uniform> p: Params;
+//#if HAS_MASK
+@group(0) @binding(6) var<storage, read> mask: array<mask_word>;    // broadcast to [B, Hq, S, T]
+//#end
+
+//#include attention_params
+//#include attention_score
+
+const QUADS = WIDTH / 4u;
+const PITCH = TILE + 1u;                     // of a slice, so that lanes that fill a row use different banks
+const SETS = TILE / 4u;                      // of four queries each, which lie SETS apart
+const SLOTS = LANES / SETS;                  // lanes that share a set, and divide the keys
+const EACH = (TILE + SLOTS - 1u) / SLOTS;    // keys of a lane: every SLOTS-th
+
+var<workgroup> q_slice: array<vec4<f32>, SLICE * PITCH>;  // [quad][query]
+var<workgroup> k_slice: array<vec4<f32>, SLICE * PITCH>;  // [quad][key]
+var<workgroup> weights: array<vec4<f32>, TILE * SETS>;    // [key][set], a component for each query of the set
+var<workgroup> found: array<vec4<f32>, LANES>;            // what each lane knows of its set: its highest scores
+var<workgroup> fades: array<vec4<f32>, SETS>;
+
+@compute @workgroup_size(LANES)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let tiles = (p.length + TILE - 1u) / TILE;
+    let block = flat_group(group, groups);
+    if (block >= tiles * p.heads * p.batch) { return; }
+    let h = (block / tiles) % p.heads;
+    let b = block / (tiles * p.heads);
+    let first_query = (block % tiles) * TILE;
+    let last_query = p.length - 1u;
+    let q_first = (b * p.q_batch + h * p.q_head) / 4u;
+    let k_first = (b * p.k_batch + (h / p.sharing) * p.k_head) / 4u;
+    let q_step = p.q_length / 4u;
+    let k_step = p.k_length / 4u;
+
+    // For the scores: four queries, and some of the keys.
+    let own = lane % SETS;
+    let slot = lane / SETS;
+    let queries = min(vec4<u32>(first_query + own) + SETS * vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(last_query));
+    // For the result: a quad of the queries of two sets.
+    let d = lane % QUADS;
+    let pair = lane / QUADS;
+
+    var top = vec4<f32>(LOWEST);
+    var total = vec4<f32>(0.0);  // of this lane's keys
+    var sums: array<vec4<f32>, 8>;
+    for (var r = 0u; r < 8u; r++) { sums[r] = vec4<f32>(0.0); }
+    // The tile's last query sees the most: keys beyond that are not looked at.
+    let keys = visible_keys(min(first_query + TILE - 1u, last_query));
+    for (var t = 0u; t < keys; t += TILE) {
+        var scores: array<vec4<f32>, EACH>;
+        for (var j = 0u; j < EACH; j++) { scores[j] = vec4<f32>(0.0); }
+        for (var start = 0u; start < QUADS; start += SLICE) {
+            workgroupBarrier();  // the slice before has been read
+            for (var n = lane; n < TILE * SLICE; n += LANES) {
+                let c = n % SLICE;
+                let place = n / SLICE;
+                var from_q = vec4<f32>(0.0);
+                var from_k = vec4<f32>(0.0);
+                if (start + c < QUADS) {
+                    from_q = vec4<f32>(q_quad(q_first + min(first_query + place, last_query) * q_step + start + c));
+                    from_k = vec4<f32>(k_quad(k_first + min(t + place, keys - 1u) * k_step + start + c));
+                }
+                q_slice[c * PITCH + place] = from_q;
+                k_slice[c * PITCH + place] = from_k;
+            }
+            workgroupBarrier();
+            for (var c = 0u; c < SLICE; c++) {
+                let q0 = q_slice[c * PITCH + own];
+                let q1 = q_slice[c * PITCH + own + 1u * SETS];
+                let q2 = q_slice[c * PITCH + own + 2u * SETS];
+                let q3 = q_slice[c * PITCH + own + 3u * SETS];
+                for (var j = 0u; j < EACH; j++) {
+                    let key = k_slice[c * PITCH + min(slot + j * SLOTS, TILE - 1u)];
+                    scores[j] += vec4<f32>(dot(q0, key), dot(q1, key), dot(q2, key), dot(q3, key));
+                }
+            }
+        }
+
+        var new_top = top;
+        for (var j = 0u; j < EACH; j++) {
+            let place = slot + j * SLOTS;
+            for (var r = 0u; r < 4u; r++) {
+                scores[j][r] = masked_score(scores[j][r] * p.scale, b, h, queries[r], t + place);
+            }
+            if (place < TILE) { new_top = max(new_top, scores[j]); }
+        }
+        found[lane] = new_top;
+        workgroupBarrier();
+        for (var n = 0u; n < SLOTS; n++) { new_top = max(new_top, found[n * SETS + own]); }
+        let fade = exp(top - new_top);
+        top = new_top;
+        total *= fade;
+        if (slot == 0u) { fades[own] = fade; }
+        for (var j = 0u; j < EACH; j++) {
+            let place = slot + j * SLOTS;
+            if (place < TILE) {
+                let weight = select(exp(scores[j] - top), vec4<f32>(0.0), scores[j] == vec4<f32>(LOWEST));
+                total += weight;
+                weights[place * SETS + own] = weight;
+            }
+        }
+        workgroupBarrier();
+        if (pair < 4u) {
+            let fade_0 = fades[2u * pair];
+            let fade_1 = fades[2u * pair + 1u];
+            for (var r = 0u; r < 4u; r++) {
+                sums[r] *= fade_0[r];
+                sums[r + 4u] *= fade_1[r];
+            }
+            for (var n = 0u; n < min(TILE, keys - t); n++) {
+                let value = vec4<f32>(v_quad(k_first + (t + n) * k_step + d));
+                let weight_0 = weights[n * SETS + 2u * pair];
+                let weight_1 = weights[n * SETS + 2u * pair + 1u];
+                for (var r = 0u; r < 4u; r++) {
+                    sums[r] = fma(vec4<f32>(weight_0[r]), value, sums[r]);
+                    sums[r + 4u] = fma(vec4<f32>(weight_1[r]), value, sums[r + 4u]);
+                }
+            }
+        }
+    }
+
+    found[lane] = total;
+    workgroupBarrier();
+    if (pair >= 4u) { return; }
+    for (var one = 0u; one < 2u; one++) {
+        var whole = vec4<f32>(0.0);
+        for (var n = 0u; n < SLOTS; n++) { whole += found[n * SETS + 2u * pair + one]; }
+        for (var r = 0u; r < 4u; r++) {
+            let s = first_query + 2u * pair + one + SETS * r;
+            if (s < p.length) { y_put(q_first + s * q_step + d, y_t4(sums[4u * one + r] / whole[r])); }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+// The chunks of attention_split become one softmax: an invocation takes a quad of a row of the result.
+@group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;  // see attention_chunks
+@group(0) @binding(1) var<storage, read_write> y: array<y_word>;   // as q
+@group(0) @binding(2) var<uniform> start_pos: vec4<i32>;
+@group(0) @binding(3) var<uniform> p: Params;
+
+//#include attention_params
+//#include attention_chunks
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = flat_index(id, groups);
+    let row = i / QUADS;
+    let d = i % QUADS;
+    if (row >= p.batch * p.heads * p.length) { return; }
+    let s = row % p.length;
+    let h = (row / p.length) % p.heads;
+    let b = row / (p.length * p.heads);
+    let keys = visible_keys(s);
+    let each = max(chunk_length(s), 1u);
+    var top = LOWEST;
+    var total = 0.0;
+    var sum = vec4<f32>(0.0);
+    for (var chunk = 0u; chunk * each < keys; chunk++) {
+        let part = part_of(row, chunk);
+        let ends = parts[part + QUADS];
+        let new_top = max(top, ends.x);
+        let fade = exp(top - new_top);
+        let share = exp(ends.x - new_top);
+        top = new_top;
+        total = total * fade + share * ends.y;
+        sum = sum * fade + share * parts[part + d];
+    }
+    y_put((b * p.q_batch + s * p.q_length + h * p.q_head) / 4u + d, y_t4(sum / total));
+}

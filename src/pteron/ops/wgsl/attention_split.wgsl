@@ -1,0 +1,101 @@
+// Attention of a few queries on a GPU: a workgroup takes one query of one head and one chunk of the keys, and
+// leaves the chunk's softmax unfinished; attention_merge puts the chunks together. Neighbouring lanes read
+// neighbouring quads of the keys and of the values.
+@group(0) @binding(0) var<storage, read> q: array<q_word>;               // [B, S, Hq, D] in any order of dimensions
+@group(0) @binding(1) var<storage, read> k: array<k_word>;               // [B, T, Hkv, D]
+@group(0) @binding(2) var<storage, read> v: array<v_word>;               // [B, T, Hkv, D]
+@group(0) @binding(3) var<storage, read_write> parts: array<vec4<f32>>;  // see attention_chunks
+@group(0) @binding(4) var<uniform> start_pos: vec4<i32>;
+@group(0) @binding(5) var<uniform> p: Params;
+//#if HAS_MASK
+@group(0) @binding(6) var<storage, read> mask: array<mask_word>;         // broadcast to [B, Hq, S, T]
+//#end
+
+//#include attention_params
+//#include attention_score
+//#include attention_chunks
+
+const LANES = 64u;
+const PITCH = QUADS + 1u;      // of a key's products: lanes that add up a key each then use different banks
+const TEAMS = LANES / QUADS;   // of lanes that each take every TEAMS-th value row between them
+
+var<workgroup> query: array<vec4<f32>, QUADS>;
+var<workgroup> products: array<f32, STEP * PITCH>;  // of a query's quad with a key's
+var<workgroup> scores: array<f32, STEP>;
+var<workgroup> weights: array<f32, STEP>;
+var<workgroup> sums: array<vec4<f32>, LANES>;
+
+@compute @workgroup_size(LANES)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let i = flat_group(group, groups);
+    if (i >= p.batch * p.heads * p.length * p.chunks) { return; }
+    // Queries that read the same keys are neighbours, and find them in the cache.
+    let together = p.sharing * p.length;
+    let member = i % together;
+    let chunk = (i / together) % p.chunks;
+    let key_heads = p.heads / p.sharing;
+    let key_head = (i / (together * p.chunks)) % key_heads;
+    let b = i / (together * p.chunks * key_heads);
+    let h = key_head * p.sharing + member / p.length;
+    let s = member % p.length;
+    let from_key = chunk * chunk_length(s);
+    let to_key = min(from_key + chunk_length(s), visible_keys(s));
+    if (from_key >= to_key) { return; }
+
+    let q_first = (b * p.q_batch + s * p.q_length + h * p.q_head) / 4u;
+    let k_first = (b * p.k_batch + key_head * p.k_head) / 4u;
+    if (lane < QUADS) { query[lane] = vec4<f32>(q_quad(q_first + lane)) * p.scale; }
+    workgroupBarrier();
+
+    var top = LOWEST;
+    var total = 0.0;  // of this lane's keys
+    var sum = vec4<f32>(0.0);
+    for (var t = from_key; t < to_key; t += STEP) {
+        for (var n = lane; n < STEP * QUADS; n += LANES) {
+            let key = min(t + n / QUADS, to_key - 1u);
+            let d = n % QUADS;
+            products[(n / QUADS) * PITCH + d] = dot(query[d], vec4<f32>(k_quad(k_first + key * (p.k_length / 4u) + d)));
+        }
+        workgroupBarrier();
+        var score = LOWEST;
+        if (lane < STEP && t + lane < to_key) {
+            var product = 0.0;
+            for (var d = 0u; d < QUADS; d++) { product += products[lane * PITCH + d]; }
+            score = masked_score(product, b, h, s, t + lane);
+        }
+        if (lane < STEP) { scores[lane] = score; }
+        workgroupBarrier();
+        var new_top = top;
+        for (var n = 0u; n < STEP; n++) { new_top = max(new_top, scores[n]); }
+        let fade = exp(top - new_top);
+        let weight = softmax_weight(score, new_top);
+        top = new_top;
+        total = total * fade + weight;
+        if (lane < STEP) { weights[lane] = weight; }
+        workgroupBarrier();
+        sum *= fade;
+        if (lane < TEAMS * QUADS) {
+            let first = k_first + t * (p.k_length / 4u) + lane % QUADS;
+            for (var n = lane / QUADS; n < min(STEP, to_key - t); n += TEAMS) {
+                sum = fma(vec4<f32>(weights[n]), vec4<f32>(v_quad(first + n * (p.k_length / 4u))), sum);
+            }
+        }
+    }
+
+    sums[lane] = sum;
+    if (lane < STEP) { scores[lane] = total; }
+    workgroupBarrier();
+    let part = part_of(row_of(b, h, s), chunk);
+    if (lane < QUADS) {
+        for (var team = 1u; team < TEAMS; team++) { sum += sums[team * QUADS + lane]; }
+        parts[part + lane] = sum;
+    }
+    if (lane == 0u) {
+        for (var n = 1u; n < STEP; n++) { total += scores[n]; }
+        parts[part + QUADS] = vec4<f32>(top, total, 0.0, 0.0);
+    }
+}

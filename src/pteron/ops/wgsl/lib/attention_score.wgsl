@@ -1,0 +1,14 @@
+// The least that a visible key's score counts as: hidden keys have LOWEST, and are known by that.
+const FAINTEST = -3.4e38;
+
+// The score of a key for query s, once the mask has had its say. -inf hides a key.
+fn masked_score(product: f32, b: u32, h: u32, s: u32, key: u32) -> f32 {
+    if (key >= visible_keys(s)) { return LOWEST; }
+    var score = product;
+//#if HAS_MASK
+    let m = mask_at(b * p.mask_batch + h * p.mask_head + s * p.mask_length + key * p.mask_key);
+    if (MASK_IS_BOOL) { if (m == mask_t(0)) { return LOWEST; } } else { score += f32(m); }
+//#end
+    return select(max(score, FAINTEST), LOWEST, score < LOWEST);
+}
+fn softmax_weight(score: f32, top: f32) -> f32 { return select(exp(score - top), 0.0, score == LOWEST); }
