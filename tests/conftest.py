@@ -12,6 +12,7 @@ import pytest
 
 from pteron.errors import DeviceError
 from pteron.gpu.device import Device
+from pteron.graph.dispatch import GPU, SOFTWARE
 from tests.exporting import export
 
 
@@ -24,6 +25,24 @@ def device() -> Iterator[Device]:
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI must run the GPU tests, but {error}", pytrace=False)
         pytest.skip(f"no GPU: {error}")
+    yield device
+    device.close()
+
+
+@pytest.fixture(scope="module", params=["portable", "software", "GPU", "GPU with all"])
+def routed(request: pytest.FixtureRequest) -> Iterator[Device]:
+    """This device, taken for one that has nothing beyond the portable floor, and for one of each kind."""
+    try:
+        device = Device()
+    except DeviceError as error:
+        pytest.fail(f"the adapter opens once, but not twice: {error}")
+    offered = device.route_features - {GPU, SOFTWARE}
+    device.__dict__["route_features"] = {
+        "portable": frozenset(),
+        "software": offered | {SOFTWARE},
+        "GPU": frozenset({GPU}),
+        "GPU with all": offered | {GPU},
+    }[request.param]
     yield device
     device.close()
 

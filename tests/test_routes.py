@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from pteron.errors import DeviceError
 from pteron.gpu.device import Device
-from pteron.graph.dispatch import GPU, SOFTWARE, SUBGROUP
-from tests.ops.rules import Fixed, Sym, check_rule
-
-
-@pytest.fixture(scope="module", params=["portable", "software", "GPU", "GPU with all"])
-def routed(request: pytest.FixtureRequest) -> Iterator[Device]:
-    """This device, taken for one that has nothing beyond the portable floor, and for one of each kind."""
-    try:
-        device = Device()
-    except DeviceError as error:
-        pytest.fail(f"the adapter opens once, but not twice: {error}")
-    offered = device.route_features - {GPU, SOFTWARE}
-    device.__dict__["route_features"] = {
-        "portable": frozenset(),
-        "software": offered | {SOFTWARE},
-        "GPU": frozenset({GPU}),
-        "GPU with all": offered | {GPU},
-    }[request.param]
-    yield device
-    device.close()
+from pteron.graph.dispatch import SUBGROUP
+from tests.ops.rules import Sym, check_rule
 
 
 def quantised(columns: int, depth: int, group: int) -> tuple[torch.Tensor, ...]:
@@ -64,6 +44,29 @@ def test_linear_q4(routed: Device, depth: int, columns: int, group: int, biased:
     )
 
 
+@pytest.mark.parametrize("widths", [(64, 132), (4, 64, 8)])
+@pytest.mark.parametrize(("depth", "group"), [(64, 32), (72, 24), (60, 20)])
+@pytest.mark.parametrize("biased", [False, True])
+def test_sibling_linears_q4(
+    routed: Device, widths: tuple[int, ...], depth: int, group: int, biased: bool
+) -> None:
+    packed, scales, weight = quantised(sum(widths), depth, group)
+    bias = torch.linspace(-1, 1, sum(widths)) if biased else None
+
+    def products(x: torch.Tensor, *rest: Any) -> list[torch.Tensor]:
+        return list(torch.nn.functional.linear(x, weight, bias).split(widths, dim=-1))
+
+    check_rule(
+        routed,
+        "pteron.linears_q4gsw",
+        lambda n: [torch.randn(n, depth), packed, scales, group, bias],
+        products,
+        (67, 1, 8, 3, 67),
+        rtol=1e-4,
+        atol=1e-3,
+    )
+
+
 @pytest.mark.parametrize(("depth", "columns"), [(64, 132), (36, 8), (40, 7), (13, 5)])
 def test_linear(routed: Device, depth: int, columns: int) -> None:
     weight, bias = torch.randn(columns, depth), torch.randn(columns)
@@ -84,12 +87,13 @@ def attend_in_steps(q: Any, k: Any, v: Any, mask: Any) -> torch.Tensor:
     return (torch.softmax(scores, -1) @ v).to(q.dtype)
 
 
-# Heads that fill a workgroup, that leave lanes over, and the widest that fit into workgroup memory.
-@pytest.mark.parametrize("width", [32, 64, 20, 96, 256])
+# Heads that fill a workgroup, that leave lanes over, the widest that fit into workgroup memory, and so many
+# that a context is cut into a few long chunks.
+@pytest.mark.parametrize(("heads", "width"), [(6, 32), (6, 64), (6, 20), (4, 96), (2, 256), (48, 8)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-def test_attention_with_a_cache(routed: Device, width: int, dtype: torch.dtype) -> None:
+def test_attention_with_a_cache(routed: Device, heads: int, width: int, dtype: torch.dtype) -> None:
     """Of many tokens and of few, at positions where chunks and tiles are full, cut short, and missing."""
-    heads, shared, capacity = 6, 2, 200
+    shared, capacity = 2, 200
     caches = [torch.randn(2, capacity, shared, width).to(dtype) for _ in range(2)]
     positions = iter(starts := [0, 0, 199, 33, 64, 100, 150, 130, 195])
 

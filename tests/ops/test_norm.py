@@ -15,7 +15,7 @@ from pteron.errors import InputError
 from pteron.gpu.device import Device
 from tests.exporting import export
 from tests.ops.exports import check_export
-from tests.ops.rules import Sym, check_rule
+from tests.ops.rules import Fixed, Sym, check_rule
 
 aten = torch.ops.aten
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
@@ -96,6 +96,40 @@ def test_batch_norm(device: Device, shape: tuple[int, ...], weighted: bool) -> N
 
     name = "_native_batch_norm_legit_no_training"
     check_rule(device, f"aten.{name}.default", make, getattr(aten, name).default, **TOLERANCE)
+
+
+# -- on every kind of device ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [lambda n: 32 * n, lambda n: 61 + n, lambda n: 256])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_layer_norm_by_any_route(routed: Device, dtype: torch.dtype, width: Callable[[int], int]) -> None:
+    def make(n: int) -> list[Any]:
+        weight, bias = (affine(width(n)).to(dtype) for _ in range(2))
+        x = torch.randn(n, width(n)) + 3
+        return [x.to(dtype), [Sym(width(n))], weight, bias, 1e-5]
+
+    name = "aten.native_layer_norm.default"
+    loose = {"rtol": 1e-2, "atol": 2e-2} if dtype == torch.float16 else TOLERANCE
+    check_rule(routed, name, make, aten.native_layer_norm.default, (9, 1, 8, 3, 9), **loose)
+
+
+@pytest.mark.parametrize("width", [1028, 20, 16400])
+def test_layer_norm_with_fixed_weights_by_any_route(routed: Device, width: int) -> None:
+    weight, bias = Fixed(affine(width)), Fixed(affine(width))
+
+    def make(n: int) -> list[Any]:
+        return [torch.randn(n, width), [width], weight, bias, 1e-5]
+
+    name = "aten.native_layer_norm.default"
+    check_rule(routed, name, make, aten.native_layer_norm.default, (9, 1, 9), **TOLERANCE)
+
+
+@pytest.mark.parametrize("size", [(6, 5), (7, 7), (100, 150)])
+def test_group_norm_by_any_route(routed: Device, size: tuple[int, int]) -> None:
+    name = "aten.native_group_norm.default"
+    make = lambda n: group_norm((n, 6, *size), 3)  # noqa: E731
+    check_rule(routed, name, make, aten.native_group_norm.default, (3, 1, 3), **TOLERANCE)
 
 
 # -- exported programs ----------------------------------------------------------------------------

@@ -260,3 +260,54 @@ def outside(x: torch.Tensor) -> list[torch.Tensor]:
 
 def test_a_program_without_a_delegate(device: Device) -> None:
     check_program(device, outside, lambda n: (torch.randn(3, n, 5),), [{1: "n"}], partitioner=False)
+
+
+# -- on every kind of device ----------------------------------------------------------------------
+
+# Rows, columns, both ends at once, and all there is; long enough for several workgroups, too.
+REDUCED = {
+    "rows": (lambda n: (n, 70 + n), [1]),
+    "columns": (lambda n: (131, n), [0]),
+    "two of three": (lambda n: (7, n, 37), [0, 2]),
+    "all": (lambda n: (n, 1001), None),
+    "long rows": (lambda n: (2, n, 333), [1, 2]),
+}
+# The operator's other arguments, the elements, and torch's own.
+REDUCTIONS: dict[str, tuple[list[Any], Any, Any]] = {
+    "sum.dim_IntList": ([False, None], torch.randn, lambda x, d, k, _: torch.sum(x, d, k)),
+    "amax.default": ([True], torch.randn, lambda x, d, k: torch.amax(x, d or [*range(x.ndim)], k)),
+    "var.correction": ([1, False], lambda shape: torch.randn(shape) + 9, lambda x, d, c, k: torch.var(
+        x, d, correction=c, keepdim=k)),
+    "any.dims": ([False], lambda shape: torch.rand(shape) < 0.01, torch.any),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("which", REDUCED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_reductions(routed: Device, name: str, which: str, dtype: torch.dtype) -> None:
+    shape, dims = REDUCED[which]
+    rest, elements, function = REDUCTIONS[name]
+
+    def make(n: int) -> list[Any]:
+        return [elements(shape(n)).to(dtype), dims, *rest]
+
+    tolerance = 1e-3 if dtype == torch.float16 else 1e-4
+    check_rule(routed, f"aten.{name}", make, function, (41, 5, 17, 2, 41), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("which", REDUCED)
+def test_the_first_of_equal_extremes(routed: Device, which: str) -> None:
+    shape, dims = REDUCED[which]
+    if dims is not None and len(dims) > 1:
+        dims = [1]
+    dim = None if dims is None else dims[0]
+
+    def make(n: int) -> list[Any]:
+        return [torch.randint(0, 9, shape(n)).float(), dim, False]
+
+    check_rule(routed, "aten.argmax.default", make, torch.argmax, (41, 5, 17, 1, 41))
+    if dim is not None:
+        check_rule(
+            routed, "aten.min.dim", make, lambda x, d, k: (x.amin(d, k), torch.argmin(x, d, k)), (41, 5, 17)
+        )

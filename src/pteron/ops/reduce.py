@@ -1,18 +1,28 @@
 """Reductions over any dimensions: sums, extremes, moments, and where the extremes are.
 
-A reduction is an associative merge of states, each lifted from one element. A long one is done in
-parts, side by side, which are then put together; the order of the elements is kept throughout, so
-that the first of equal extremes is found either way.
+A reduction is an associative and commutative merge of states, each lifted from one element. A long one
+is done in parts, side by side, which are then put together; on a GPU, by the lanes of a workgroup, or of
+several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import isqrt
 from typing import Any
 
-from pteron.graph.dispatch import Dispatch, Number, Route, Scratch, quads, threads
+from pteron.graph.dispatch import (
+    GPU,
+    Bound,
+    Dispatch,
+    Number,
+    Route,
+    Scratch,
+    fold,
+    quads,
+    threads,
+)
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import numel
@@ -22,11 +32,14 @@ from pteron.ops.shapes import contiguous, dimension, merge
 # Reductions of fewer elements than this are not worth a second dispatch.
 LONG = 256
 MOST_PARTS = 16384
+LANES = 64  # of a workgroup that reduces
+SHARE = 4096  # elements that are enough for a workgroup
+MANY = 512  # outputs that are enough for all of a GPU
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """WGSL: how elements become a state, how states join (a comes before b), what the state says."""
+    """WGSL: how elements become a state, how states join, what the state says."""
 
     lift: str  # a state from the element `x` at place `k`
     merge: str  # a state from the states `a` and `b`
@@ -119,8 +132,59 @@ def reduce(
         code=reduction.joining + reduction.finishing,
     )
     return [
+        *_groups(x, out, states, reduction, walks, ends),
         Route("in parts", [first, second], when=count >= LONG and parts >= 4),
         Route("at once", [direct]),
+    ]
+
+
+def _groups(
+    x: LiveTensor,
+    out: LiveTensor,
+    states: Scratch,
+    reduction: Reduction,
+    walks: Mapping[str, Number],
+    ends: Mapping[str, Number],
+) -> list[Route]:
+    """Routes in which lanes share the elements behind an output: of one workgroup, or of several."""
+    outputs, count = out.numel, numel(x.shape) // max(out.numel, 1)
+
+    def dispatch(source: Bound, target: Bound, terms: int, parts: int = 1) -> Dispatch:
+        to_states, of_states = target is states, source is states
+        words = to_states or (isinstance(target, LiveTensor) and target.dtype.itemsize == 4)
+        kind = "state_t" if to_states else scalar(out)
+        result = "s" if to_states else f"result_t({reduction.finish})"
+        finish = f"alias result_t = {kind};\nfn finish(s: state_t) -> result_t {{ return {result}; }}\n"
+        params = {**ends, "terms": terms, "parts": parts, "part": -(-terms // parts)}
+        return Dispatch(
+            "reduce_group",
+            {"states" if of_states else "x": source, "y": target},
+            params if of_states else {**walks, **params},
+            fold(outputs * parts if words else quads(outputs)),
+            {
+                "LANES": LANES,
+                "OF_STATES": of_states,
+                "OF_ELEMENTS": not of_states,
+                "TO_WORDS": words,
+                "TO_QUADS": not words,
+            },
+            reduction.joining + finish + ("" if of_states else reduction.lifting),
+        )
+
+    # Where neighbouring outputs come from neighbouring elements and are many, an invocation each is as good.
+    shared = outputs <= MANY or walks["run_stride"] == 1
+    # As many workgroups as have a good share each, and as their states have room.
+    parts = min(-(-count // SHARE), MOST_PARTS // max(outputs, 1))
+    parts = -(-count // -(-count // parts)) if count and parts else 1  # none of them empty
+    several = parts > 1 and outputs <= MANY
+    return [
+        Route(
+            "workgroups an output",
+            [dispatch(x, states, count, parts), dispatch(states, out, parts)],
+            when=shared and several,
+            home=GPU,
+        ),
+        Route("workgroup an output", [dispatch(x, out, count)], when=shared and count >= LANES, home=GPU),
     ]
 
 
@@ -143,7 +207,7 @@ def _walks(x: LiveTensor, kept: Sequence[int], gone: Sequence[int]) -> dict[str,
 def together(*reductions: list[Route]) -> list[Route]:
     """Several reductions of one tensor, which take the same route."""
     return [
-        Route(same[0].name, [dispatch for route in same for dispatch in route.dispatches], same[0].when)
+        replace(same[0], dispatches=[dispatch for route in same for dispatch in route.dispatches])
         for same in zip(*reductions, strict=True)
     ]
 
@@ -169,7 +233,8 @@ def extreme(x: LiveTensor, beats: str) -> Reduction:
 
 def place_of_extreme(x: LiveTensor, beats: str) -> Reduction:
     """The place of the first of the extreme elements."""
-    ahead = f"{_order(x, beats)}(b.value, a.value)"
+    order = _order(x, beats)
+    ahead = f"({order}(b.value, a.value) || (b.place < a.place && !{order}(a.value, b.value)))"
     merged = f"state_t(select(a.value, b.value, {ahead}), select(a.place, b.place, {ahead}))"
     return Reduction("state_t(x, k)", merged, "s.place", kind=f"value: {scalar(x)}, place: u32")
 

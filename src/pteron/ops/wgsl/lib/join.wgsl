@@ -8,6 +8,5 @@ fn join(mine: state_t, lane: u32, filled: u32) -> state_t {
         workgroupBarrier();
         if (lane < half && lane + half < filled) { joined[lane] = merge(joined[lane], joined[lane + half]); }
     }
-    workgroupBarrier();
-    return joined[0];
+    return workgroupUniformLoad(&joined[0]);
 }

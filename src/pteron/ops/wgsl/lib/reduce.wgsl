@@ -23,6 +23,12 @@ fn run_offset(run: u32) -> u32 {
     return at;
 }
 
+// Element k of those that an output is made from, in row-major order.
+fn element_offset(k: u32) -> u32 {
+    if (p.run_rank == 0u) { return k * p.run_stride; }
+    return run_offset(k / p.run_length) + k % p.run_length * p.run_stride;
+}
+
 // The elements `begin` .. `end` of those that output i is made from, in row-major order.
 fn fold(i: u32, begin: u32, end: u32) -> state_t {
     if (begin >= end) { return nothing(); }

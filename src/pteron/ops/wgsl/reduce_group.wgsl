@@ -1,0 +1,78 @@
+// A reduction whose terms are shared out among the lanes of a workgroup, which then join their states. The terms
+// are elements of x, or the states that the parts of a longer reduction left; such a state may be the result.
+//#if OF_STATES
+@group(0) @binding(0) var<storage, read> states: array<state_t>;      // [outputs, count]
+//#end
+//#if OF_ELEMENTS
+@group(0) @binding(0) var<storage, read> x: array<x_word>;            // kept and reduced dimensions, interleaved
+//#end
+//#if TO_WORDS
+@group(0) @binding(1) var<storage, read_write> y: array<result_t>;    // [outputs, parts]
+//#end
+//#if TO_QUADS
+@group(0) @binding(1) var<storage, read_write> y: array<y_word>;      // [outputs]
+//#end
+@group(0) @binding(2) var<uniform> p: Params;
+
+struct Params {
+    outputs: u32,
+    terms: u32,       // behind each output
+    parts: u32,       // that each output is reduced in
+    part: u32,        // terms of each part but the last
+    count: u32,       // elements behind each output
+    correction: f32,
+//#if OF_ELEMENTS
+    kept_rank: u32,
+    run_rank: u32,
+    run_length: u32,
+    run_stride: u32,
+    kept_sizes: array<vec4<u32>, 2>,
+    kept_strides: array<vec4<u32>, 2>,
+    run_sizes: array<vec4<u32>, 2>,
+    run_strides: array<vec4<u32>, 2>,
+//#end
+}
+
+//#if OF_ELEMENTS
+//#include reduce
+fn term(base: u32, k: u32) -> state_t { return lift(x_at(base + element_offset(k)), k); }
+//#end
+//#if OF_STATES
+fn kept_offset(output: u32) -> u32 { return output * p.terms; }
+fn term(base: u32, k: u32) -> state_t { return states[base + k]; }
+//#end
+
+//#include join
+
+// The state of one part of an output's terms, of which neighbouring lanes take neighbouring ones.
+fn part_state(i: u32, lane: u32) -> state_t {
+    let begin = i % p.parts * p.part;
+    let end = min(begin + p.part, p.terms);
+    let base = kept_offset(i / p.parts);
+    var state: state_t;
+    if (begin + lane < end) { state = term(base, begin + lane); }
+    for (var k = begin + lane + LANES; k < end; k += LANES) { state = merge(state, term(base, k)); }
+    return join(state, lane, min(end - begin, LANES));
+}
+
+@compute @workgroup_size(LANES)
+fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let group = flat_group(id, groups);
+//#if TO_WORDS
+    if (group >= p.outputs * p.parts) { return; }
+    let state = part_state(group, lane);
+    if (lane == 0u) { y[group] = finish(state); }
+//#end
+//#if TO_QUADS
+    if (4u * group >= p.outputs) { return; }
+    var results: y_t4;
+    for (var n = 0u; n < min(4u, p.outputs - 4u * group); n++) {
+        results[n] = finish(part_state(4u * group + n, lane));
+    }
+    if (lane == 0u) { y_put(group, results); }
+//#end
+}
