@@ -16,8 +16,27 @@ from pteron.graph.dispatch import GPU, SOFTWARE
 from tests.exporting import export
 
 
+# What kinds of device routes are chosen by, and which of the features here such a one has.
+KINDS: dict[str, Callable[[frozenset[str]], frozenset[str]]] = {
+    "portable": lambda offered: frozenset(),
+    "software": lambda offered: offered | {SOFTWARE},
+    "GPU": lambda offered: frozenset({GPU}),
+    "GPU with all": lambda offered: offered | {GPU},
+}
+
+
+def take_for(device: Device, kind: str) -> Device:
+    """The device, with its routes chosen as if it were of this kind."""
+    device.__dict__["route_features"] = KINDS[kind](device.route_features - {GPU, SOFTWARE})
+    return device
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--take-for", choices=list(KINDS), help="run with the kernels of another kind of device")
+
+
 @pytest.fixture(scope="session")
-def device() -> Iterator[Device]:
+def device(pytestconfig: pytest.Config) -> Iterator[Device]:
     """The GPU. A machine without one skips the tests that need it, but CI must have one."""
     try:
         device = Device()
@@ -25,25 +44,19 @@ def device() -> Iterator[Device]:
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI must run the GPU tests, but {error}", pytrace=False)
         pytest.skip(f"no GPU: {error}")
-    yield device
+    kind = pytestconfig.getoption("--take-for")
+    yield take_for(device, kind) if kind else device
     device.close()
 
 
-@pytest.fixture(scope="module", params=["portable", "software", "GPU", "GPU with all"])
+@pytest.fixture(scope="module", params=KINDS)
 def routed(request: pytest.FixtureRequest) -> Iterator[Device]:
     """This device, taken for one that has nothing beyond the portable floor, and for one of each kind."""
     try:
         device = Device()
     except DeviceError as error:
         pytest.fail(f"the adapter opens once, but not twice: {error}")
-    offered = device.route_features - {GPU, SOFTWARE}
-    device.__dict__["route_features"] = {
-        "portable": frozenset(),
-        "software": offered | {SOFTWARE},
-        "GPU": frozenset({GPU}),
-        "GPU with all": offered | {GPU},
-    }[request.param]
-    yield device
+    yield take_for(device, request.param)
     device.close()
 
 
