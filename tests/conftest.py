@@ -15,7 +15,6 @@ from pteron.gpu.device import Device
 from pteron.graph.dispatch import GPU, SOFTWARE
 from tests.exporting import export
 
-
 # What kinds of device routes are chosen by, and which of the features here such a one has.
 KINDS: dict[str, Callable[[frozenset[str]], frozenset[str]]] = {
     "portable": lambda offered: frozenset(),
