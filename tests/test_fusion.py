@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,13 @@ import torch
 from torch import nn
 
 import pteron
-from pteron.fusion import PASSES, fuse
+from pteron.fusion import PASSES, fuse, sibling_linears
 from pteron.fusion.chains import compose
 from pteron.gpu.device import Device
+from pteron.gpu.weights import Weights
 from pteron.graph.dtypes import DType
+from pteron.graph.values import Tensor
+from tests.conftest import Once
 from tests.dynamic_shape.replay import poison
 from tests.graph.sketch import Sketch, live, shape_of
 
@@ -167,8 +171,139 @@ def test_a_constant_matrix_becomes_a_weight(device: Device, exported: Callable[.
             np.testing.assert_allclose(method(x), Product()(x).detach(), atol=1e-5, rtol=1e-5)
 
 
+class Siblings(nn.Module):
+    """Linears of one input, and a sum over them that reads all."""
+
+    def __init__(self, widths: tuple[int, ...], bias: bool) -> None:
+        super().__init__()
+        torch.manual_seed(len(widths))
+        self.layers = nn.ModuleList(nn.Linear(64, width, bias=bias) for width in widths)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x = torch.tanh(x)
+        outs = [layer(x) for layer in self.layers]
+        return (*outs, torch.exp(outs[0]))
+
+
+WITHOUT_SIBLINGS = [name for name in PASSES if name != "sibling_linears"]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("widths", "left"), [((64, 132), 1), ((32, 8, 64), 1), ((64, 32, 32, 96, 8), 2)])
+def test_4bit_siblings_are_one_product(
+    device: Device, once: Once, widths: tuple[int, ...], left: int, bias: bool
+) -> None:
+    def make(folder: Path) -> None:
+        rows = {"x": {1: torch.export.Dim("rows", min=1, max=19)}}
+        example = (torch.zeros(2, 19, 64),)
+        done = pteron.export(Siblings(widths, bias), example, dynamic_shapes=rows, quantize="4bit")
+        done.save(folder / "program.pte")
+
+    path = once(f"siblings/{widths}-{bias}", make) / "program.pte"
+    with (
+        pteron.load(path, device=device) as together,
+        pteron.load(path, device=device, fuse=WITHOUT_SIBLINGS) as apart,
+    ):
+        names = Counter(node.name for node in together.method().graph.nodes)
+        assert names["pteron.linears_q4gsw"] == left
+        assert not names["et_vk.linear_q4gsw.default"]
+        for rows in (19, 1, 3, 8, 19):
+            poison(together.method())
+            x = torch.randn(2, rows, 64)
+            for got, want in zip(together(x), apart(x), strict=True):
+                np.testing.assert_array_equal(got, want)
+        assert together._weights.nbytes == apart._weights.nbytes
+
+
+def linears_q4(s: Sketch, *groups: int, depth: int = 64, columns: int = 8) -> tuple[Tensor, list[Tensor]]:
+    """A 4-bit linear for each size of groups, all of one input."""
+    x = s.input(4, depth)
+    outs = []
+    for group in groups:
+        weights = s.constant(columns, depth // 2, dtype=DType.uint8)
+        scales = s.constant(depth // group, columns)
+        outs.append(s.add(Q4, x, weights, scales, group, None, shape=(4, columns)))
+    return x, outs
+
+
+Q4 = "et_vk.linear_q4gsw.default"
+
+
+def test_siblings_are_joined_in_the_place_of_the_first() -> None:
+    s = Sketch()
+    _, (a, b) = linears_q4(s, 32, 32)
+    c = s.add("aten.tanh.default", b, shape=(4, 8))
+    graph = fuse(s.finish(a, c))
+    assert [node.name for node in graph.nodes] == ["pteron.linears_q4gsw", "aten.tanh.default"]
+    assert graph.nodes[0].writes == (a, b)
+    assert graph.nodes[0].origin.count(Q4) == 2
+
+
+@pytest.mark.parametrize(
+    ("groups", "names"),
+    [
+        ((32, 64), [Q4, Q4]),
+        ((32, 64, 32), ["pteron.linears_q4gsw", Q4]),
+        ((32,) * 4, ["pteron.linears_q4gsw", Q4]),
+        ((32,) * 5, ["pteron.linears_q4gsw", "pteron.linears_q4gsw"]),
+    ],
+)
+def test_only_linears_of_a_kind_are_siblings(groups: tuple[int, ...], names: list[str]) -> None:
+    s = Sketch()
+    _, outs = linears_q4(s, *groups)
+    assert [node.name for node in fuse(s.finish(*outs)).nodes] == names
+
+
+def test_linears_of_another_input_or_of_ragged_columns_stay_apart() -> None:
+    s = Sketch()
+    outs = [out for _ in range(2) for out in linears_q4(s, 32)[1]] + linears_q4(s, 32, 32, columns=6)[1]
+    assert [node.name for node in fuse(s.finish(*outs)).nodes] == [Q4] * 4
+
+
+def test_what_changes_between_siblings_keeps_them_apart() -> None:
+    s = Sketch()
+    x, _ = linears_q4(s, 32)
+    s.node("pteron.write_back", [s.input(4, 64), x, None], "sketch")
+    weights, scales = s.constant(8, 32, dtype=DType.uint8), s.constant(2, 8)
+    last = s.add(Q4, x, weights, scales, 32, None, shape=(4, 8))
+    assert [node.name for node in fuse(s.finish(last)).nodes] == [Q4, "pteron.write_back", Q4]
+
+
+def test_a_weight_that_others_read_is_not_joined() -> None:
+    """An embedding's table is often the output head's weight as well: joined, it would be there twice."""
+    s = Sketch()
+    _, outs = linears_q4(s, 32, 32)
+    weights, scales = s.graph.nodes[0].args[1], s.constant(8, 2)
+    assert isinstance(weights, Tensor)
+    table = s.tensor(weights.dtype, weights.max_shape, "table", weights.constant)
+    tokens = s.input(3, dtype=DType.int32)
+    row = s.add("et_vk.embedding_q4gsw.default", table, scales, 32, tokens, True, shape=(3, 64))
+    assert [node.name for node in fuse(s.finish(*outs, row)).nodes][:2] == [Q4, Q4]
+
+
+def test_joined_weights_are_not_larger_than_a_device_can_bind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sibling_linears, "LARGEST_NBYTES", 2 * 8 * 32)
+    s = Sketch()
+    _, outs = linears_q4(s, 32, 32, 32, 32)
+    assert [len(node.writes) for node in fuse(s.finish(*outs)).nodes] == [2, 2]
+
+
+def test_methods_share_what_is_joined(device: Device) -> None:
+    s = Sketch()
+    _, outs = linears_q4(s, 32, 32)
+    graph = s.finish(*outs)
+    weights = Weights(device)
+    (one,), (other,) = fuse(graph).nodes, fuse(graph).nodes
+    for position in (1, 2):
+        a, b = one.args[position], other.args[position]
+        assert isinstance(a, Tensor) and isinstance(b, Tensor) and a is not b
+        assert weights.buffer(a) is weights.buffer(b)
+    assert weights.nbytes == 2 * (8 * 32 + 2 * 8 * 4)
+    weights.close()
+
+
 def test_an_unknown_pass_is_named() -> None:
     with pytest.raises(
-        ValueError, match="there is no fusion pass 'chain'; there are linear_weights, add_rms"
+        ValueError, match="there is no fusion pass 'chain'; there are linear_weights, sibling_linears"
     ):
         fuse(Sketch().finish(), ["chain"])

@@ -206,6 +206,9 @@ for k, m in ((8, 12), (7, 9)):
 for group, dtype in ((32, DType.uint8), (8, DType.uint8), (8, DType.int8), (6, DType.uint8)):
     sample("et_vk.linear_q4gsw", lambda n, g=group, d=dtype: [
         X(n, 4 * g), W(12, 2 * g, dtype=d), W(4, 12), g, W(12), X(n, 12)])  # fmt: skip
+    for widths in ((4, 8), (4, 4, 4)):
+        sample("pteron.linears_q4gsw", lambda n, g=group, d=dtype, w=widths: [
+            X(n, 4 * g), W(12, 2 * g, dtype=d), W(4, 12), g, None, [X(n, m) for m in w]])  # fmt: skip
     sample("et_vk.linear_dq8ca_q4gsw", lambda n, g=group, d=dtype: [
         X(n, 4 * g), F(n, 1), Q(n, 1), W(12, 2 * g, dtype=d), W(4, 12, dtype=DType.int32), W(4, 12), g, None,
         X(n, 12)])  # fmt: skip

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pteron.fusion.edit import Replacement, Uses, rebuild
 from pteron.graph.build import Builder
 from pteron.graph.rewrite import permuted_constant
-from pteron.graph.values import Graph, Tensor
+from pteron.graph.values import Constant, Graph, Tensor
 
 MM, LINEAR = "aten.mm.default", "aten.linear.default"
 
@@ -24,7 +24,7 @@ def fuse(graph: Graph) -> Graph:
         if node.name != MM or node.when is not None:
             continue
         x, matrix, out = node.args
-        if isinstance(matrix, Tensor) and matrix.constant is not None and uses.is_settled(matrix):
+        if isinstance(matrix, Tensor) and isinstance(matrix.constant, Constant) and uses.is_settled(matrix):
             weight = permuted_constant(builder, matrix, (1, 0))
             replacements[node.index] = Replacement(LINEAR, (x, weight, None, out), (node,))
     return rebuild(builder.graph, replacements)

@@ -11,7 +11,7 @@ from pteron.graph import op as registry
 from pteron.graph.dtypes import DType
 from pteron.graph.op import OpError
 from pteron.graph.rewrite import REWRITES
-from pteron.graph.values import Arg, Constant, Graph, Node, Shape, SymInt, Tensor, ValueId, values_in
+from pteron.graph.values import Arg, Constant, Graph, Joined, Node, Shape, SymInt, Tensor, ValueId, values_in
 
 CAST = "pteron.cast"
 WRITE_BACK = "pteron.write_back"
@@ -36,7 +36,9 @@ class Builder:
         self.problems: list[Problem] = []
         self._when: SymInt | None = None
 
-    def tensor(self, dtype: DType, shape: Shape, name: str, constant: Constant | None = None) -> Tensor:
+    def tensor(
+        self, dtype: DType, shape: Shape, name: str, constant: Constant | Joined | None = None
+    ) -> Tensor:
         tensor = Tensor(ValueId(len(self.graph.values)), dtype, shape, name, constant)
         self.graph.values.append(tensor)
         return tensor

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NewType, TypeAlias
 
+import numpy as np
+
 from pteron.graph.dtypes import DType
 
 if TYPE_CHECKING:
@@ -34,6 +36,19 @@ class Constant:
     host_type: str
     dim_order: tuple[int, ...] = ()  # outermost to innermost; nothing means row-major
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where the bytes lie, and how many: the same for all values that name the same piece of the file."""
+        return np.frombuffer(self.data, np.uint8).ctypes.data if len(self.data) else 0, len(self.data)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """Constants side by side along an axis. They are put together when they are uploaded."""
+
+    parts: tuple[Tensor, ...]
+    axis: int
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
@@ -43,7 +58,7 @@ class Tensor:
     dtype: DType
     max_shape: Shape
     name: str
-    constant: Constant | None = None
+    constant: Constant | Joined | None = None
 
     @property
     def max_nbytes(self) -> int:

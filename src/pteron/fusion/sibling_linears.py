@@ -1,0 +1,136 @@
+"""Linear layers that read the same tensor become one product with several outputs.
+
+Queries, keys and values are siblings, and so are the two halves of a gated unit. Their weights stand side by
+side on the GPU, where one kernel finds enough to do at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pteron.fusion.edit import Replacement, Uses, rebuild
+from pteron.graph.build import Builder
+from pteron.graph.dispatch import Route
+from pteron.graph.live import LiveTensor
+from pteron.graph.op import op
+from pteron.graph.rewrite import joined_constant
+from pteron.graph.values import Constant, Graph, Node, Tensor
+from pteron.ops.linear_q4 import product_q4
+from pteron.ops.outputs import MOST
+
+# What every WebGPU device can bind: a weight that is joined is not larger.
+LARGEST_NBYTES = 128 << 20
+
+
+@op("pteron.linears_q4gsw")
+def linears_q4gsw(
+    x: LiveTensor,
+    weights: LiveTensor,
+    scales: LiveTensor,
+    group_size: int,
+    bias: LiveTensor | None,
+    outs: tuple[LiveTensor, ...],
+) -> list[Route]:
+    return product_q4(x, weights, scales, group_size, bias, outs)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A linear operator: what several of them become, and where its constants have the columns."""
+
+    together: str
+    axes: Mapping[str, int]  # by the name of the argument; the weight comes first
+
+
+KINDS = {
+    "et_vk.linear_q4gsw.default": Kind("pteron.linears_q4gsw", {"weights": 0, "scales": 1, "bias": 0}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A node that may have siblings, and what makes them so."""
+
+    node: Node
+    constants: dict[str, Tensor]
+    kin: tuple[Any, ...]
+
+    @property
+    def weight(self) -> Tensor:
+        return next(iter(self.constants.values()))
+
+
+def fuse(graph: Graph) -> Graph:
+    builder = Builder(graph.name)
+    builder.graph = replace(graph, values=list(graph.values))
+    replacements: dict[int, Replacement] = {}
+    for family in _families(graph):
+        first, kind = family[0].node, KINDS[family[0].node.name]
+        args = dict(zip(first.op.parameters, first.args, strict=True))
+        for name in family[0].constants:
+            args[name] = joined_constant(builder, [each.constants[name] for each in family], kind.axes[name])
+        *read, _ = args.values()
+        nodes = tuple(each.node for each in family)
+        outs = tuple(node.args[-1] for node in nodes)
+        # The first one's place: their input is there by then, and constants always are.
+        replacements[first.index] = Replacement(kind.together, (*read, outs), nodes)
+    return rebuild(builder.graph, replacements)
+
+
+def _families(graph: Graph) -> Iterator[list[Linear]]:
+    """Linears that one kernel can compute together: two, or as many as it has outputs for."""
+    uses = Uses(graph)
+    readers = Counter(_places(graph))
+    alike: dict[tuple[Any, ...], list[list[Linear]]] = defaultdict(list)
+    for node in graph.nodes:
+        linear = _linear(node, uses)
+        # A weight that others read too, such as an embedding's table, would have to be there twice.
+        if linear is None or readers[_place(linear.weight)] > 1:
+            continue
+        families = alike[linear.kin]
+        if not families or not _has_room(families[-1], linear):
+            families.append([])
+        families[-1].append(linear)
+    return (family for families in alike.values() for family in families if len(family) > 1)
+
+
+def _has_room(family: list[Linear], another: Linear) -> bool:
+    nbytes = sum(each.weight.max_nbytes for each in (*family, another))
+    return len(family) < MOST and nbytes <= LARGEST_NBYTES
+
+
+def _linear(node: Node, uses: Uses) -> Linear | None:
+    """A node as one that may have siblings; None if it cannot."""
+    kind = KINDS.get(node.name)
+    if kind is None or node.when is not None:
+        return None
+    args = dict(zip(node.op.parameters, node.args, strict=True))
+    x, out = args.pop("x"), args.pop("out")
+    assert isinstance(x, Tensor) and isinstance(out, Tensor)
+    constants = {name: arg for name in kind.axes if isinstance(arg := args.pop(name), Tensor)}
+    columns = out.max_shape[-1]
+    whole = columns % 4 == 0 and all(
+        isinstance(tensor.constant, Constant) and tensor.max_shape[kind.axes[name]] == columns
+        for name, tensor in constants.items()
+    )
+    if not whole or not all(map(uses.is_settled, (x, out, *constants.values()))):
+        return None
+    forms = ((name, t.dtype, _without(t.max_shape, kind.axes[name])) for name, t in constants.items())
+    return Linear(node, constants, (node.name, x.id, out.dtype, *forms, *args.items()))
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return shape[:axis] + shape[axis + 1 :]
+
+
+def _places(graph: Graph) -> Iterator[tuple[int, int]]:
+    """Where the bytes of constants lie, as often as nodes read them."""
+    for node in graph.nodes:
+        yield from (_place(v) for v in node.reads if isinstance(v, Tensor) and v.constant is not None)
+
+
+def _place(tensor: Tensor) -> tuple[int, int]:
+    return tensor.constant.place if isinstance(tensor.constant, Constant) else (0, 0)
