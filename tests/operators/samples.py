@@ -239,6 +239,10 @@ sample("et_vk.apply_rotary_emb", lambda n: [
 sample("et_vk.apply_rotary_emb_hf", lambda n: [
     X(1, n, 4, 8), X(1, n, 2, 8), F(16, 8), F(16, 8), Position(),
     [X(1, n, 4, 8), X(1, n, 2, 8)]])  # fmt: skip
+for table, row in ((F(16, 8), Position()), (F(LARGEST, 4), None)):
+    sample("pteron.rotary_sdpa_with_kv_cache", lambda n, t=table, r=row: [
+        X(1, n, 4, 8), X(1, n, 2, 8), X(1, n, 2, 8), t, t, r, X(1, 16, 2, 8), X(1, 16, 2, 8), Position(),
+        None, 0.0, True, None, [X(1, n, 4, 8), X(1, n, 4, 8)]])  # fmt: skip
 sample("et_vk.apply_rotary_emb_interleaved", lambda n: [X(1, n, 8), F(n, 8), X(1, n, 8)])
 
 # -- normalisation -------------------------------------------------------------------------------------

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from pteron.fusion import add_rms_norm, chains, linear_weights, sibling_linears
+from pteron.fusion import add_rms_norm, chains, linear_weights, rotary_cache, sibling_linears
 from pteron.graph.values import Graph
 
 PASSES: Mapping[str, Callable[[Graph], Graph]] = {
     "linear_weights": linear_weights.fuse,
     "sibling_linears": sibling_linears.fuse,
     "add_rms_norm": add_rms_norm.fuse,
+    "rotary_cache": rotary_cache.fuse,
     "chains": chains.fuse,
 }
 

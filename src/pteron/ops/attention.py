@@ -216,9 +216,10 @@ def _flash(work: Work) -> Route:
     """Many queries: tiles of them meet tiles of keys in workgroup memory."""
     width = work.queries.width
     # A lane for each element of a head, in whole subgroups. Slices are as deep as 16 KiB allow.
-    defines = {"LANES": 32 * -(-width // 32), "SLICE": 8 if width < WIDEST else 4, "TILE": FLASH_TILE}
+    lanes, depth = 32 * -(-width // 32), 8 if width < WIDEST else 4
     grid = fold(work.queries.blocks(FLASH_TILE))
-    return Route("flash", [work.dispatch("attention_flash", grid, **defines)], home=GPU)
+    flash = work.dispatch("attention_flash", grid, LANES=lanes, SLICE=depth, TILE=FLASH_TILE)
+    return Route("flash", [flash], home=GPU)
 
 
 def _mask_strides(mask: LiveTensor, rows: Shape, keys: int) -> dict[str, int]:
@@ -253,20 +254,36 @@ def sdpa_with_kv_cache(
     out: LiveTensor,
 ) -> list[Route]:
     check(q.rank == 4 and k.rank == 4 and q.shape[1] == k.shape[1], "query and key must have the same length")
-    check(dropout == 0, f"dropout must be 0 when a program runs, not {dropout}")
     updates = [cache_update(k, key_cache, start_pos), cache_update(v, value_cache, start_pos)]
-    routes = attention(
+    routes = cached_attention(q, key_cache, value_cache, start_pos, mask, dropout, is_causal, scale, out)
+    return [replace(route, dispatches=[*updates, *route.dispatches]) for route in routes]
+
+
+def cached_attention(
+    q: LiveTensor,
+    key_cache: LiveTensor,
+    value_cache: LiveTensor,
+    start_pos: LiveInt,
+    mask: LiveTensor | None,
+    dropout: float,
+    is_causal: bool,
+    scale: float | None,
+    out: LiveTensor,
+) -> list[Route]:
+    """Over caches that hold this call's tokens already. Causal, unless a mask says what is seen."""
+    check(dropout == 0, f"dropout must be 0 when a program runs, not {dropout}")
+    causal = is_causal or mask is None
+    return attention(
         q,
         key_cache,
         value_cache,
         out,
         sequence_first,
         start_pos=start_pos,
-        causal=is_causal or mask is None,
+        causal=causal,
         mask=mask,
         scale=scale,
     )
-    return [replace(route, dispatches=[*updates, *route.dispatches]) for route in routes]
 
 
 @op("custom_sdpa.default", uniforms=["start_pos"])

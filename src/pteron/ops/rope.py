@@ -3,78 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from pteron.graph.dispatch import Bound, Dispatch, describe, quads, threads
+from pteron.graph.dispatch import Bound, Define, Dispatch, Number, describe, quads, threads
 from pteron.graph.live import LiveInt, LiveTensor
 from pteron.graph.op import check, op
 
-# Which element an element is rotated with, and the sign of that partner's share.
-INTERLEAVED = """
-fn partner(c: u32) -> u32 { return c ^ 1u; }
-fn is_first(c: u32) -> bool { return (c & 1u) == 0u; }
-fn frequency(c: u32) -> u32 { return c / 2u; }
-"""
-HALVES = """
-fn partner(c: u32) -> u32 { return select(c - p.turned / 2u, c + p.turned / 2u, c < p.turned / 2u); }
-fn is_first(c: u32) -> bool { return c < p.turned / 2u; }
-fn frequency(c: u32) -> u32 { return c; }
-"""
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """How the elements of heads turn: by which rows of which tables, how many of them, and in which pairs."""
+
+    cos: LiveTensor
+    sin: LiveTensor
+    start: LiveInt
+    turned: int
+    halves: bool  # of what turns, or else neighbours
+
+    @property
+    def bindings(self) -> dict[str, Bound]:
+        return {"cos_table": self.cos, "sin_table": self.sin, "start": self.start}
+
+    @property
+    def params(self) -> dict[str, Number]:
+        return {"table": self.cos.shape[-1], "turned": self.turned}
+
+    @property
+    def defines(self) -> dict[str, Define]:
+        return {"HALVES": self.halves}
+
+    def of(self, x: LiveTensor, out: LiveTensor) -> Dispatch:
+        """Turn the heads of [B, S, H, D]."""
+        out.resize(x.shape)
+        _, length, heads, width = x.shape
+        count = quads(x.numel)
+        params = {"quads": count, "width": width, "heads": heads, "length": length, **self.params}
+        return Dispatch("rope", {"x": x, "y": out, **self.bindings}, params, threads(count), self.defines)
 
 
-def rotate(
-    x: LiveTensor,
-    cos: LiveTensor,
-    sin: LiveTensor,
-    start: LiveInt,
-    out: LiveTensor,
-    turned: int,
-    pairing: str,
-) -> Dispatch:
-    """Rotate the first `turned` elements of each head of [B, S, H, D] by the frequencies of row start + s."""
-    out.resize(x.shape)
-    params = {
-        "quads": quads(x.numel),
-        "width": x.shape[3],
-        "heads": x.shape[2],
-        "length": x.shape[1],
-        "table": cos.shape[-1],
-        "turned": turned,
-    }
-    bindings: dict[str, Bound] = {"x": x, "cos_table": cos, "sin_table": sin, "start": start, "y": out}
-    return Dispatch("rope", bindings, params, threads(quads(x.numel)), code=pairing)
-
-
-def check_pair(xq: LiveTensor, xk: LiveTensor, cos: LiveTensor, sin: LiveTensor) -> None:
+def rotation(
+    xq: LiveTensor, xk: LiveTensor, cos: LiveTensor, sin: LiveTensor, start_pos: LiveInt | None
+) -> Rotation:
+    """With a position, halves turn, by the rows from there on; without, neighbours, by the rows there are."""
     check(
         xq.rank == xk.rank == 4, f"q {describe(xq.shape)} and k {describe(xk.shape)} must have 4 dimensions"
     )
+    length, width = xq.shape[1], xq.shape[3]
     check(
-        xq.shape[1] == xk.shape[1] and xq.shape[3] == xk.shape[3],
+        length == xk.shape[1] and width == xk.shape[3],
         f"q {describe(xq.shape)} and k {describe(xk.shape)} must agree in length and head size",
     )
-    check(xq.shape[3] % 2 == 0, f"the head size must be even, not {xq.shape[3]}")
+    check(width % 2 == 0, f"the head size must be even, not {width}")
     check(
         cos.shape == sin.shape, f"cos {describe(cos.shape)} and sin {describe(sin.shape)} must have one shape"
     )
     check(cos.rank == 2, f"the frequency table must have 2 dimensions, not shape {describe(cos.shape)}")
+    rows, columns = cos.shape
+    if start_pos is None:
+        check(
+            2 * columns == width,
+            f"the frequency table has shape {describe(cos.shape)}, but rows of {width // 2} are needed",
+        )
+    else:
+        check(
+            columns % 2 == 0 and columns <= width,
+            f"the frequency table turns {columns} elements of heads that have {width}",
+        )
+    check(rows >= length, f"the frequency table has {rows} rows for {length} live positions")
+    if start_pos is None:
+        return Rotation(cos, sin, LiveInt(0, 0, []), width, halves=False)
+    start_pos.require(
+        0,
+        rows - length,
+        f"the frequency table has {rows} rows: position {{value}} plus {length} tokens runs past its end",
+    )
+    return Rotation(cos, sin, start_pos, columns, halves=True)
 
 
 @op("et_vk.apply_rotary_emb.default")
 def apply_rotary_emb(
     xq: LiveTensor, xk: LiveTensor, cos: LiveTensor, sin: LiveTensor, outs: Sequence[LiveTensor]
 ) -> list[Dispatch]:
-    check_pair(xq, xk, cos, sin)
-    length, width = xq.shape[1], xq.shape[3]
-    check(
-        2 * cos.shape[1] == width,
-        f"the frequency table has shape {describe(cos.shape)}, but rows of {width // 2} are needed",
-    )
-    check(cos.shape[0] >= length, f"the frequency table has {cos.shape[0]} rows for {length} live positions")
-    start = LiveInt(0, 0, [])
-    return [
-        rotate(xq, cos, sin, start, outs[0], width, INTERLEAVED),
-        rotate(xk, cos, sin, start, outs[1], width, INTERLEAVED),
-    ]
+    turn = rotation(xq, xk, cos, sin, None)
+    return [turn.of(xq, outs[0]), turn.of(xk, outs[1])]
 
 
 @op("et_vk.apply_rotary_emb_hf.default", uniforms=["start_pos"])
@@ -87,22 +98,8 @@ def apply_rotary_emb_hf(
     outs: Sequence[LiveTensor],
 ) -> list[Dispatch]:
     """Halves of the first elements of a head, as many as the table is wide, turn into each other."""
-    check_pair(xq, xk, cos, sin)
-    length, (rows, turned) = xq.shape[1], cos.shape
-    check(
-        turned % 2 == 0 and turned <= xq.shape[3],
-        f"the frequency table turns {turned} elements of heads that have {xq.shape[3]}",
-    )
-    check(rows >= length, f"the frequency table has {rows} rows for {length} live positions")
-    start_pos.require(
-        0,
-        rows - length,
-        f"the frequency table has {rows} rows: position {{value}} plus {length} tokens runs past its end",
-    )
-    return [
-        rotate(xq, cos, sin, start_pos, outs[0], turned, HALVES),
-        rotate(xk, cos, sin, start_pos, outs[1], turned, HALVES),
-    ]
+    turn = rotation(xq, xk, cos, sin, start_pos)
+    return [turn.of(xq, outs[0]), turn.of(xk, outs[1])]
 
 
 @op("et_vk.apply_rotary_emb_interleaved.default")

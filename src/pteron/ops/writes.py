@@ -120,6 +120,23 @@ def update_cache(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt, out: 
 
 def cache_update(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt) -> Dispatch:
     """cache[:, start_pos : start_pos + S] = value, for [B, S, H, D] into [B, capacity, H, D]."""
+    check_room(value, cache, start_pos)
+    batch, width = value.shape[0], numel(value.shape[2:])
+    row = value.shape[1] * width
+    touched = quads(row) + 1 if row else 0  # a row that starts inside a quad ends in one more
+    params = {
+        "batch": batch,
+        "quads": touched,
+        "row": row,
+        "cache_row": cache.shape[1] * width,
+        "width": width,
+    }
+    bindings: dict[str, Bound] = {"x": value, "cache": cache, "start_pos": start_pos}
+    return Dispatch("cache_update", bindings, params, threads(batch * touched))
+
+
+def check_room(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt) -> None:
+    """Refuse values that do not fit a cache, now or at a position that is still to come."""
     fits = (
         value.rank == cache.rank >= 2
         and value.shape[0] == cache.shape[0]
@@ -135,9 +152,3 @@ def cache_update(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt) -> Di
         capacity - length,
         f"position {{value}} plus {length} new tokens does not fit the cache of {capacity} positions",
     )
-    batch, width = value.shape[0], numel(value.shape[2:])
-    row = length * width
-    touched = quads(row) + 1 if row else 0  # a row that starts inside a quad ends in one more
-    params = {"batch": batch, "quads": touched, "row": row, "cache_row": capacity * width, "width": width}
-    bindings: dict[str, Bound] = {"x": value, "cache": cache, "start_pos": start_pos}
-    return Dispatch("cache_update", bindings, params, threads(batch * touched))

@@ -1,0 +1,124 @@
+"""A rotary embedding and the attention with a KV cache that follows it become one node.
+
+One kernel turns the queries, turns the keys straight into their cache and copies the values into theirs,
+where there were four; then attention runs as it always does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pteron.fusion.edit import Replacement, Uses, rebuild
+from pteron.graph.dispatch import Dispatch, Route, quads, threads
+from pteron.graph.live import LiveInt, LiveTensor
+from pteron.graph.op import check, op
+from pteron.graph.values import Graph, Node, Tensor
+from pteron.ops.attention import cached_attention
+from pteron.ops.rope import rotation
+from pteron.ops.writes import check_room
+
+ROTARY = ("et_vk.apply_rotary_emb.default", "et_vk.apply_rotary_emb_hf.default")
+SDPA = "sdpa_with_kv_cache.default"
+
+
+@op(
+    "pteron.rotary_sdpa_with_kv_cache",
+    mutates=["key_cache", "value_cache"],
+    uniforms=["row", "start_pos"],
+)
+def rotary_sdpa_with_kv_cache(
+    q: LiveTensor,
+    k: LiveTensor,
+    v: LiveTensor,
+    cos: LiveTensor,
+    sin: LiveTensor,
+    row: LiveInt | None,
+    key_cache: LiveTensor,
+    value_cache: LiveTensor,
+    start_pos: LiveInt,
+    mask: LiveTensor | None,
+    dropout: float,
+    is_causal: bool,
+    scale: float | None,
+    outs: tuple[LiveTensor, LiveTensor],
+) -> list[Route]:
+    """`row` is where the tables begin for halves that turn; None: neighbours turn."""
+    turned, out = outs
+    turn = rotation(q, k, cos, sin, row)
+    check_room(k, key_cache, start_pos)
+    check_room(v, value_cache, start_pos)
+    check(k.shape == v.shape, "keys and values must have one shape")
+    turned.resize(q.shape)
+    _, length, heads, width = q.shape
+    params = {
+        "q_quads": quads(q.numel),
+        "k_quads": quads(k.numel),
+        "q_heads": heads,
+        "k_heads": k.shape[2],
+        "width": width,
+        "length": length,
+        "capacity": key_cache.shape[1],
+        **turn.params,
+    }
+    stored = Dispatch(
+        "rope_cache",
+        {
+            "q": q,
+            "k": k,
+            "v": v,
+            "y": turned,
+            "key_cache": key_cache,
+            "value_cache": value_cache,
+            "start_pos": start_pos,
+            **turn.bindings,
+        },
+        params,
+        threads(quads(q.numel) + quads(k.numel)),
+        turn.defines,
+    )
+    routes = cached_attention(turned, key_cache, value_cache, start_pos, mask, dropout, is_causal, scale, out)
+    return [replace(route, dispatches=[stored, *route.dispatches]) for route in routes]
+
+
+def fuse(graph: Graph) -> Graph:
+    uses = Uses(graph)
+    replacements: dict[int, Replacement] = {}
+    for sdpa in graph.nodes:
+        rotary = _rotary_before(sdpa, uses)
+        if rotary is None:
+            continue
+        q, k, cos, sin, *row, (turned, _) = _args(rotary)
+        _, _, v, key_cache, value_cache, start_pos, _, mask, dropout, is_causal, scale, out = _args(sdpa)
+        caches = (key_cache, value_cache, start_pos)
+        args = (q, k, v, cos, sin, row[0] if row else None, *caches, mask, dropout, is_causal, scale)
+        replacements[sdpa.index] = Replacement(
+            "pteron.rotary_sdpa_with_kv_cache", (*args, (turned, out)), (rotary, sdpa)
+        )
+    return rebuild(graph, replacements)
+
+
+def _args(node: Node) -> tuple[Any, ...]:
+    return node.args
+
+
+def _rotary_before(sdpa: Node, uses: Uses) -> Node | None:
+    """The rotary embedding that makes a node's queries and keys, if the two can run as one."""
+    if sdpa.name != SDPA or sdpa.when is not None:
+        return None
+    turned_q, turned_k, v, key_cache, value_cache, *_ = _args(sdpa)
+    rotary = uses.writer.get(turned_q.id)
+    if rotary is None or rotary.name not in ROTARY or rotary.when is not None:
+        return None
+    results = [t for t in rotary.writes if isinstance(t, Tensor)]
+    still = all(uses.is_settled(t) for t in (*rotary.reads, *results) if isinstance(t, Tensor))
+    fits = (
+        results == [turned_q, turned_k]
+        and all(uses.readers[t.id] == [sdpa] and not uses.is_output(t) for t in results)
+        # Keys are rounded once on their way into the cache: it must be what they were rounded to before.
+        and (turned_k.dtype, v.dtype) == (key_cache.dtype, value_cache.dtype)
+        and key_cache is not value_cache
+        and key_cache.max_shape == value_cache.max_shape
+        and turned_k.max_shape[-1] % 4 == 0  # so that no two tokens share a word of a cache
+    )
+    return rotary if still and fits else None

@@ -1,0 +1,53 @@
+// Heads whose elements turn in pairs: neighbours, or, with HALVES, the halves of the first p.turned elements.
+// The kernel gives the tables, start, and Params with width, length, table and turned; and it says what is turned:
+// source_at(which, i) and source_quad(which, i), where `which` tells one of its tensors from another.
+
+// For element c of a head: the other of its pair, whether it comes first, and where in the table's row it looks.
+fn partner(c: u32) -> u32 {
+    if (HALVES) { return select(c - p.turned / 2u, c + p.turned / 2u, is_first(c)); }
+    return c ^ 1u;
+}
+fn is_first(c: u32) -> bool {
+    if (HALVES) { return c < p.turned / 2u; }
+    return c % 2u == 0u;
+}
+fn frequency(c: u32) -> u32 {
+    if (HALVES) { return c; }
+    return c / 2u;
+}
+
+// The table's row for element i of [B, S, heads, width].
+fn table_row(i: u32, heads: u32) -> u32 {
+    return (u32(start.x) + (i / (p.width * heads)) % p.length) * p.table;
+}
+
+fn turned_element(which: u32, i: u32, heads: u32) -> f32 {
+    let c = i % p.width;
+    if (c >= p.turned) { return source_at(which, i); }
+    let at = table_row(i, heads) + frequency(c);
+    let mine = source_at(which, i) * f32(cos_table_at(at));
+    let other = source_at(which, i - c + partner(c)) * f32(sin_table_at(at));
+    return select(mine + other, mine - other, is_first(c));
+}
+
+// Elements 4i .. 4i+3: together where their partners are a quad, too.
+fn turned_quad(which: u32, i: u32, heads: u32) -> vec4<f32> {
+    let first = 4u * i;
+    if (p.width % 4u > 0u || (HALVES && p.turned % 8u > 0u)) {
+        return vec4<f32>(
+            turned_element(which, first, heads), turned_element(which, first + 1u, heads),
+            turned_element(which, first + 2u, heads), turned_element(which, first + 3u, heads),
+        );
+    }
+    let c = first % p.width;
+    let mine = source_quad(which, i);
+    if (c >= p.turned) { return mine; }
+    let at = table_row(first, heads) + frequency(c);
+    if (HALVES) {
+        let other = source_quad(which, (first - c + partner(c)) / 4u) * select(1.0, -1.0, is_first(c));
+        return mine * vec4<f32>(cos_table_quad(at / 4u)) + other * vec4<f32>(sin_table_quad(at / 4u));
+    }
+    let cosines = vec2<f32>(f32(cos_table_at(at)), f32(cos_table_at(at + 1u)));
+    let sines = vec2<f32>(f32(sin_table_at(at)), f32(sin_table_at(at + 1u)));
+    return mine * cosines.xxyy + mine.yxwz * vec4<f32>(-1.0, 1.0, -1.0, 1.0) * sines.xxyy;
+}

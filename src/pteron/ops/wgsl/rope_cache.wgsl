@@ -1,0 +1,45 @@
+// Rotary embedding of q, and of k on its way into the key cache; v goes into the value cache as it is.
+// There is an invocation for each quad of q, and one for each of k, which takes the same quad of v along.
+@group(0) @binding(0) var<storage, read> q: array<q_word>;                        // [B, S, Hq, D]
+@group(0) @binding(1) var<storage, read> k: array<k_word>;                        // [B, S, Hkv, D]
+@group(0) @binding(2) var<storage, read> v: array<v_word>;                        // [B, S, Hkv, D]
+@group(0) @binding(3) var<storage, read> cos_table: array<cos_table_word>;        // [positions, table]
+@group(0) @binding(4) var<storage, read> sin_table: array<sin_table_word>;        // [positions, table]
+@group(0) @binding(5) var<storage, read_write> y: array<y_word>;                  // as q
+@group(0) @binding(6) var<storage, read_write> key_cache: array<key_cache_word>;  // [B, capacity, Hkv, D]
+@group(0) @binding(7) var<storage, read_write> value_cache: array<value_cache_word>;  // [B, capacity, Hkv, D]
+@group(0) @binding(8) var<uniform> start: vec4<i32>;      // the first token's row of the tables
+@group(0) @binding(9) var<uniform> start_pos: vec4<i32>;  // and its place in the caches
+@group(0) @binding(10) var<uniform> p: Params;
+
+struct Params {
+    q_quads: u32, k_quads: u32, q_heads: u32, k_heads: u32,
+    width: u32, length: u32, capacity: u32, table: u32, turned: u32,
+}
+
+fn source_at(which: u32, i: u32) -> f32 {
+    if (which == 0u) { return f32(q_at(i)); }
+    return f32(k_at(i));
+}
+fn source_quad(which: u32, i: u32) -> vec4<f32> {
+    if (which == 0u) { return vec4<f32>(q_quad(i)); }
+    return vec4<f32>(k_quad(i));
+}
+
+//#include rope
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let n = flat_index(id, groups);
+    if (n < p.q_quads) {
+        y_put(n, y_t4(turned_quad(0u, n, p.q_heads)));
+        return;
+    }
+    let i = n - p.q_quads;
+    if (i >= p.k_quads) { return; }
+    let token = p.k_heads * p.width / 4u;
+    let b = i / (token * p.length);
+    let place = (b * p.capacity + u32(start_pos.x)) * token + i % (token * p.length);
+    key_cache_put(place, key_cache_t4(turned_quad(1u, i, p.k_heads)));
+    value_cache_put(place, value_cache_t4(v_quad(i)));
+}
