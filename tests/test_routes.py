@@ -67,18 +67,6 @@ def test_sibling_linears_q4(
     )
 
 
-@pytest.mark.parametrize(("depth", "columns"), [(64, 132), (36, 8), (40, 7), (13, 5)])
-def test_linear(routed: Device, depth: int, columns: int) -> None:
-    weight, bias = torch.randn(columns, depth), torch.randn(columns)
-
-    def make(n: int) -> list[torch.Tensor]:
-        return [torch.randn(n, depth), weight, bias]
-
-    check_rule(
-        routed, "aten.linear.default", make, torch.nn.functional.linear, (21, 1, 8, 21), rtol=1e-4, atol=1e-4
-    )
-
-
 def attend_in_steps(q: Any, k: Any, v: Any, mask: Any) -> torch.Tensor:
     """[B, H, S, D], where heads of q share heads of k; a mask of booleans, or one that is added."""
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1).float() for x in (k, v))

@@ -13,16 +13,17 @@ import torch
 from pteron.errors import InputError
 from pteron.gpu.device import Device
 from tests.ops.programs import check_program
-from tests.ops.rules import OneNode, check_rule
+from tests.ops.rules import Fixed, OneNode, check_rule
 
-# Sizes of which some are multiples of four and some are not, so that both kernels take their turn.
-LIVES = (12, 5, 8, 1, 12, 3)
+# One, few and many, multiples of four and not, so that every kernel takes its turn.
+LIVES = (36, 5, 8, 1, 33, 16, 3)
 
 
 def floats(*shape: int) -> torch.Tensor:
     return torch.randn(*shape)
 
 
+WEIGHT, BIAS = floats(70, 36), floats(70)
 PRODUCTS: dict[str, tuple[str, Callable[..., Any], Callable[[int], list[Any]]]] = {
     "rows": ("mm.default", torch.mm, lambda n: [floats(n, 8), floats(8, 12)]),
     "columns": ("mm.default", torch.mm, lambda n: [floats(5, 8), floats(8, n)]),
@@ -45,6 +46,17 @@ PRODUCTS: dict[str, tuple[str, Callable[..., Any], Callable[[int], list[Any]]]] 
         torch.nn.functional.linear,
         lambda n: [floats(3, n), floats(8, n), floats(8)],
     ),
+    "linear of a file": (
+        "linear.default",
+        torch.nn.functional.linear,
+        lambda n: [floats(n, 36), Fixed(WEIGHT), Fixed(BIAS)],
+    ),
+    "ragged linear of a file": (
+        "linear.default",
+        torch.nn.functional.linear,
+        lambda n: [floats(n, 35), Fixed(WEIGHT[:, :35]), Fixed(BIAS)],
+    ),
+    "matrix of a file": ("mm.default", torch.mm, lambda n: [floats(n, 70), Fixed(WEIGHT)]),
 }
 ADDED: dict[str, tuple[str, Callable[[int], list[Any]]]] = {
     "a row": ("addmm", lambda n: [floats(8), floats(n, 8), floats(8, 8), 1.0, 1.0]),
@@ -58,29 +70,72 @@ ADDED: dict[str, tuple[str, Callable[[int], list[Any]]]] = {
 
 
 @pytest.mark.parametrize("case", PRODUCTS)
-def test_products(device: Device, case: str) -> None:
+def test_products(routed: Device, case: str) -> None:
     name, function, make = PRODUCTS[case]
-    check_rule(device, f"aten.{name}", make, function, LIVES, rtol=1e-4, atol=1e-5)
+    check_rule(routed, f"aten.{name}", make, function, LIVES, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", ADDED)
-def test_products_and_sums(device: Device, case: str) -> None:
+def test_products_and_sums(routed: Device, case: str) -> None:
     name, make = ADDED[case]
     function = lambda c, a, b, beta, alpha: getattr(torch, name)(c, a, b, beta=beta, alpha=alpha)
-    check_rule(device, f"aten.{name}.default", make, function, LIVES, rtol=1e-4, atol=1e-5)
+    check_rule(routed, f"aten.{name}.default", make, function, LIVES, rtol=1e-4, atol=1e-5)
+
+
+def half(arg: Any) -> Any:
+    if isinstance(arg, Fixed):
+        return Fixed(arg.tensor.half())
+    return arg.half() if isinstance(arg, torch.Tensor) else arg
 
 
 @pytest.mark.parametrize("case", PRODUCTS)
-def test_half_precision(device: Device, case: str) -> None:
+def test_half_precision(routed: Device, case: str) -> None:
     name, function, make = PRODUCTS[case]
-    half = lambda n: [None if x is None else x.half() for x in make(n)]
-    check_rule(device, f"aten.{name}", half, function, LIVES, rtol=5e-3, atol=5e-3)
+    check_rule(
+        routed, f"aten.{name}", lambda n: list(map(half, make(n))), function, LIVES, rtol=5e-3, atol=1e-2
+    )
 
 
-def test_half_precision_with_a_sum(device: Device) -> None:
-    function = lambda c, a, b, beta, alpha: torch.addmm(c, a, b, beta=beta, alpha=alpha)
-    make = lambda n: [floats(8).half(), floats(n, 7).half(), floats(7, 8).half(), 1.0, 1.0]
-    check_rule(device, "aten.addmm.default", make, function, LIVES, rtol=5e-3, atol=5e-3)
+@pytest.mark.parametrize("case", ADDED)
+def test_half_precision_with_a_sum(routed: Device, case: str) -> None:
+    name, make = ADDED[case]
+    function = lambda c, a, b, beta, alpha: getattr(torch, name)(c, a, b, beta=beta, alpha=alpha)
+    check_rule(
+        routed,
+        f"aten.{name}.default",
+        lambda n: list(map(half, make(n))),
+        function,
+        LIVES,
+        rtol=5e-3,
+        atol=1e-2,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("depth", [36, 21])
+def test_outputs_of_many_tiles(routed: Device, depth: int, dtype: torch.dtype) -> None:
+    """So many that workgroups on GPUs take larger ones; and fewer in between."""
+    weight = floats(1030, depth).to(dtype)
+    make = lambda n: [floats(n, depth).to(dtype), Fixed(weight), None]
+    check_rule(
+        routed,
+        "aten.linear.default",
+        make,
+        torch.nn.functional.linear,
+        (515, 20, 515),
+        rtol=2e-3,
+        atol=1e-2 if dtype is torch.float16 else 1e-4,
+    )
+    make = lambda n: [floats(2, n, depth).to(dtype), floats(2, depth, 1028).to(dtype)]
+    check_rule(
+        routed,
+        "aten.bmm.default",
+        make,
+        torch.bmm,
+        (260, 20, 260),
+        rtol=2e-3,
+        atol=1e-2 if dtype is torch.float16 else 1e-4,
+    )
 
 
 def test_integers_are_exact(device: Device) -> None:

@@ -1,14 +1,17 @@
 """Matrix products: linear, mm, bmm and their relatives.
 
-Every product has a route for float32 operands whose rows are whole vec4s, and one that takes any
-shape and dtype. Both compute a small tile of the output per invocation, in registers.
+All of them are y = alpha * (a @ b) + beta * c for each of a batch, and share their kernels: a linear has a
+transposed b, one matrix, and its bias for c.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pteron.graph.dispatch import (
+    GPU,
+    HALF,
     SOFTWARE,
     SUBGROUP,
     WORKGROUP,
@@ -30,6 +33,19 @@ from pteron.ops.shapes import broadcast, broadcast_strides
 
 TILE = 4  # rows and columns that one invocation computes
 
+# On GPUs. Teams have so many lanes to the depth of four columns, and so many fours: where b is transposed,
+# neighbours in depth lie together, otherwise neighbouring columns do.
+TEAMS = {True: {"SLICES": 64, "QUADS": 1}, False: {"SLICES": 16, "QUADS": 8}}
+TEAM_ROWS = 4
+FEW_ROWS = 16  # for which teams beat tiles, which would be few and mostly empty
+# Tiles have so many lanes down and across, with 4 * HEIGHT rows and four columns to each.
+SMALL_TILE = {"DOWN": 8, "ACROSS": 8, "HEIGHT": 1}
+LARGE_TILE = {"DOWN": 8, "ACROSS": 16, "HEIGHT": 2}
+MANY_ELEMENTS = 128 * 64 * 64  # of an output whose large tiles keep a GPU busy
+
+# On software adapters.
+LANES = 8
+
 
 def tiles(rows: int, columns: int, batch: int = 1) -> Grid:
     """One invocation per TILE x TILE block of the output."""
@@ -48,19 +64,8 @@ def linear(x: LiveTensor, weight: LiveTensor, bias: LiveTensor | None, out: Live
     rows = check_rows(x, depth, "weight")
     check_bias(bias, columns)
     out.resize((*x.shape[:-1], columns))
-    bindings = {"x": x, "weight": weight, "bias": bias or weight, "y": out}
-    params = {"rows": rows, "columns": columns, "depth": depth}
-    defines = {"HAS_BIAS": bias is not None}
-    general = Route("any", [Dispatch("linear_any", bindings, params, tiles_1d(rows * columns), defines)])
-    if not all_float32(x, weight, bias, out):
-        return [general]
-    whole = depth % 4 == 0 and columns % 4 == 0
-    vec4 = Route("vec4", [Dispatch("linear", bindings, params, tiles(rows, columns), defines)], when=whole)
-    plain = settle([vec4, general], weight.is_fixed)
-    if weight.is_fixed and depth % 8:
-        return plain
-    fits = None if weight.is_fixed else depth % 8 == 0
-    return [*subgroup_routes("linear_subgroup", bindings, params, defines, when=fits), *plain]
+    added = Added(bias, (0, 0, 1)) if bias else None
+    return Product(x, weight, out, (1, rows, columns, depth), added, transposed=True).routes()
 
 
 SUBGROUP_LANES, SUBGROUP_ROWS = 32, 8
@@ -146,33 +151,117 @@ def _matmul(
     check(b.shape[-2] == a.shape[-1], f"inner dimensions differ: {product}")
     batch, rows, depth, columns = numel(a.shape[:-2]), a.shape[-2], a.shape[-1], b.shape[-1]
     out.resize((*a.shape[:-1], columns))
-    c, beta, alpha = added or (a, 0.0, 1.0)
-    strides = (0, 0, 0)
-    if added:
-        check(
-            broadcast(c.shape, out.shape) == out.shape,
-            f"{describe(c.shape)} does not broadcast to {describe(out.shape)}",
-        )
-        padded = (1,) * (3 - c.rank) + c.shape
-        strides = broadcast_strides(padded, (batch, rows, columns))  # type: ignore[assignment]
-    bindings = {"a": a, "b": b, "c": c, "y": out}
-    params: dict[str, Number] = {
-        "batch": batch,
-        "rows": rows,
-        "columns": columns,
-        "depth": depth,
-        "alpha": alpha,
-        "beta": beta,
-        **dict(zip(("c_batch", "c_row", "c_column"), strides, strict=True)),
-    }
-    defines: dict[str, Define] = {"HAS_C": added is not None}
-    general = Dispatch("matmul_any", bindings, params, tiles_1d(batch * rows * columns), defines)
-    routes = [Route("any", [general])]
-    if all_float32(a, b, c, out):
-        fast = depth % 4 == 0 and columns % 4 == 0
-        dispatch = Dispatch("matmul", bindings, params, tiles(rows, columns, batch), defines)
-        routes.insert(0, Route("vec4", [dispatch], when=fast))
-    return routes
+    if added is None:
+        return Product(a, b, out, (batch, rows, columns, depth)).routes()
+    c, beta, alpha = added
+    check(
+        broadcast(c.shape, out.shape) == out.shape,
+        f"{describe(c.shape)} does not broadcast to {describe(out.shape)}",
+    )
+    strides = broadcast_strides((1,) * (3 - c.rank) + c.shape, (batch, rows, columns))
+    return Product(a, b, out, (batch, rows, columns, depth), Added(c, strides, beta, alpha)).routes()
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What is added to a product, and how far it is from one matrix, row and column to the next."""
+
+    c: LiveTensor
+    strides: tuple[int, ...]
+    beta: float = 1.0
+    alpha: float = 1.0  # of the product
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    a: LiveTensor
+    b: LiveTensor
+    out: LiveTensor
+    sizes: tuple[int, int, int, int]  # batch, rows, columns, depth
+    added: Added | None = None
+    transposed: bool = False  # b is [columns, depth]
+
+    def routes(self) -> list[Route]:
+        """All there are, or where nothing about b ever changes, those that may ever be taken."""
+        batch, rows, columns, _ = self.sizes
+        general = Route("any", [self._dispatch("matmul_any", tiles_1d(batch * rows * columns))])
+        tensors = (self.a, self.b, self.out, self.added.c if self.added else None)
+        dtypes = {t.dtype for t in tensors if t is not None}
+        if dtypes == {DType.float16}:
+            return [*self._gpu_routes("f16", needs=HALF), general]
+        if dtypes != {DType.float32}:
+            return [general]
+        grid = tiles(rows, columns, batch)
+        tile = Route("vec4", [self._dispatch("matmul", grid, ELEMENT="f32")], when=self._is_whole)
+        plain = settle([tile, general], self.b.is_fixed)
+        return [*self._gpu_routes("f32"), *self._subgroup_routes(), *plain]
+
+    def _gpu_routes(self, element: str, needs: str | None = None) -> list[Route]:
+        batch, rows, columns, _ = self.sizes
+        ragged = not (self.b.is_fixed and self._is_whole)
+
+        def route(
+            name: str, kernel: str, height: int, width: int, when: bool | None, **defines: int
+        ) -> Route:
+            dispatch = self._blocks(kernel, height, width, ELEMENT=element, RAGGED=ragged, **defines)
+            return Route(name, [dispatch], when=when, needs=needs, home=GPU)
+
+        def teams(name: str, height: int, when: bool) -> Route:
+            lanes = TEAMS[self.transposed]
+            return route(name, "matmul_teams", height, 4 * lanes["QUADS"], when, ROWS=height, **lanes)
+
+        def tiled(name: str, lanes: Mapping[str, int], when: bool | None) -> Route:
+            height, width = 4 * lanes["HEIGHT"] * lanes["DOWN"], 4 * lanes["ACROSS"]
+            return route(name, "matmul_tile", height, width, when, **lanes)
+
+        return [
+            teams("team gemv", 1, rows == 1),
+            teams("team few rows", TEAM_ROWS, rows <= FEW_ROWS),
+            tiled("large tile gemm", LARGE_TILE, batch * rows * columns >= MANY_ELEMENTS),
+            tiled("small tile gemm", SMALL_TILE, None),
+        ]
+
+    def _subgroup_routes(self) -> list[Route]:
+        """Kernels whose lanes share a: for one row, and for tiles of eight and of sixteen."""
+        if self.b.is_fixed and not self._is_whole:
+            return []
+        rows, whole = self.sizes[1], self._is_whole
+
+        def route(name: str, height: int, when: bool | None) -> Route:
+            pieces = {"ALONE": height == 1, "EIGHT": height >= 8, "SIXTEEN": height == 16}
+            dispatch = self._blocks(
+                "matmul_subgroup", height, 4 * LANES, ELEMENT="f32", ROWS=height, LANES=LANES, **pieces
+            )
+            return Route(name, [dispatch], when=when, needs=SUBGROUP, home=SOFTWARE)
+
+        return [
+            route("subgroup gemv", 1, whole and rows == 1),
+            route("subgroup few rows", 8, whole and rows <= 8),
+            route("subgroup gemm", 16, None if self.b.is_fixed else whole),
+        ]
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether rows of both operands are made of whole quads."""
+        *_, columns, depth = self.sizes
+        return depth % 4 == 0 and (self.transposed or columns % 4 == 0)
+
+    def _blocks(self, kernel: str, height: int, width: int, **defines: Define) -> Dispatch:
+        """One workgroup for each block of the output."""
+        batch, rows, columns, _ = self.sizes
+        return self._dispatch(kernel, fold(batch * -(-rows // height) * -(-columns // width)), **defines)
+
+    def _dispatch(self, kernel: str, grid: Grid, **defines: Define) -> Dispatch:
+        added = self.added or Added(self.b, (0, 0, 0), beta=0.0)
+        params: dict[str, Number] = {
+            **dict(zip(("batch", "rows", "columns", "depth"), self.sizes, strict=True)),
+            **dict(zip(("c_batch", "c_row", "c_column"), added.strides, strict=True)),
+            "alpha": added.alpha,
+            "beta": added.beta,
+        }
+        bindings = {"a": self.a, "b": self.b, "c": added.c, "y": self.out}
+        flags = {"HAS_C": self.added is not None, "TRANSPOSED": self.transposed}
+        return Dispatch(kernel, bindings, params, grid, {**flags, **defines})
 
 
 __all__ = ["Shape", "all_float32", "check_bias", "check_rows", "tiles", "tiles_1d"]

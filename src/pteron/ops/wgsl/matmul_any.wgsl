@@ -1,14 +1,15 @@
-// y = alpha * (a @ b) + beta * c for each of a batch, any shape and dtype; one invocation computes four
-// neighbouring elements of y.
+// Matrix products of any shape and dtype; one invocation computes four neighbouring elements of y.
 @group(0) @binding(0) var<storage, read> a: array<a_word>;        // [batch, rows, depth]
-@group(0) @binding(1) var<storage, read> b: array<b_word>;        // [batch, depth, columns]
+@group(0) @binding(1) var<storage, read> b: array<b_word>;        // [batch, depth, columns], or TRANSPOSED
 @group(0) @binding(2) var<storage, read> c: array<c_word>;        // broadcast to [batch, rows, columns]
 @group(0) @binding(3) var<storage, read_write> y: array<y_word>;  // [batch, rows, columns]
 @group(0) @binding(4) var<uniform> p: Params;
 
-struct Params {
-    batch: u32, rows: u32, columns: u32, depth: u32,
-    alpha: f32, beta: f32, c_batch: u32, c_row: u32, c_column: u32,
+//#include product
+
+fn b_index(matrix: u32, k: u32, column: u32) -> u32 {
+    if (TRANSPOSED) { return (matrix * p.columns + column) * p.depth + k; }
+    return (matrix * p.depth + k) * p.columns + column;
 }
 
 fn value(i: u32) -> y_t {
@@ -17,11 +18,12 @@ fn value(i: u32) -> y_t {
     let matrix = row / p.rows;
     var sum = y_t(0);
     for (var k = 0u; k < p.depth; k++) {
-        sum += y_t(a_at(row * p.depth + k)) * y_t(b_at((matrix * p.depth + k) * p.columns + column));
+        sum += y_t(a_at(row * p.depth + k)) * y_t(b_at(b_index(matrix, k, column)));
     }
     if (HAS_C) {
         sum *= y_t(p.alpha);
-        if (p.beta != 0.0) { sum += y_t(p.beta) * y_t(c_at(matrix * p.c_batch + (row % p.rows) * p.c_row + column * p.c_column)); }
+        let at = matrix * p.c_batch + row % p.rows * p.c_row + column * p.c_column;
+        if (p.beta != 0.0) { sum += y_t(p.beta) * y_t(c_at(at)); }
     }
     return sum;
 }

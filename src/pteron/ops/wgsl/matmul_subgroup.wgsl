@@ -1,0 +1,98 @@
+// Matrix products by lanes that share a: eight lanes load four values in depth of eight rows between them, and hand
+// them round. One invocation computes ROWS (1, 8 or 16) rows of four neighbouring columns. Depth is a multiple of 4, and
+// so are columns unless TRANSPOSED. Needs subgroups of at least eight lanes.
+// Steps are short because software adapters make long code of every load, and the loop has to fit into a cache.
+//#trusted
+@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;      // [batch, rows, depth / 4]
+@group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;      // [batch, depth, columns / 4], or TRANSPOSED
+@group(0) @binding(2) var<storage, read> c: array<c_word>;         // broadcast to [batch, rows, columns]
+@group(0) @binding(3) var<storage, read_write> y: array<ELEMENT>;  // [batch, rows, columns]
+@group(0) @binding(4) var<uniform> p: Params;
+
+//#include product
+//#include finish_four
+//#include block_index
+
+fn add_four(x: vec4<f32>, w: mat4x4<f32>, sum: vec4<f32>) -> vec4<f32> {
+    return fma(x.wwww, w[3], fma(x.zzzz, w[2], fma(x.yyyy, w[1], fma(x.xxxx, w[0], sum))));
+}
+
+//#if ALONE
+fn shared_by_four(x: f32) -> vec4<f32> {
+    return vec4<f32>(
+        subgroupBroadcast(x, 0u), subgroupBroadcast(x, 1u), subgroupBroadcast(x, 2u), subgroupBroadcast(x, 3u)
+    );
+}
+//#end
+
+// Sums of eight rows, and what a step in depth adds to them: lane i has x of row i.
+struct Eight {
+    n0: vec4<f32>, n1: vec4<f32>, n2: vec4<f32>, n3: vec4<f32>,
+    n4: vec4<f32>, n5: vec4<f32>, n6: vec4<f32>, n7: vec4<f32>,
+}
+
+fn add_eight(x: vec4<f32>, w: mat4x4<f32>, sum: Eight) -> Eight {
+    return Eight(
+        add_four(subgroupBroadcast(x, 0u), w, sum.n0), add_four(subgroupBroadcast(x, 1u), w, sum.n1),
+        add_four(subgroupBroadcast(x, 2u), w, sum.n2), add_four(subgroupBroadcast(x, 3u), w, sum.n3),
+        add_four(subgroupBroadcast(x, 4u), w, sum.n4), add_four(subgroupBroadcast(x, 5u), w, sum.n5),
+        add_four(subgroupBroadcast(x, 6u), w, sum.n6), add_four(subgroupBroadcast(x, 7u), w, sum.n7),
+    );
+}
+
+fn finish_eight(matrix: u32, row: u32, column: u32, sum: Eight) {
+    finish_four(matrix, row, column, sum.n0);
+    finish_four(matrix, row + 1u, column, sum.n1);
+    finish_four(matrix, row + 2u, column, sum.n2);
+    finish_four(matrix, row + 3u, column, sum.n3);
+    finish_four(matrix, row + 4u, column, sum.n4);
+    finish_four(matrix, row + 5u, column, sum.n5);
+    finish_four(matrix, row + 6u, column, sum.n6);
+    finish_four(matrix, row + 7u, column, sum.n7);
+}
+
+@compute @workgroup_size(LANES)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+    @builtin(subgroup_invocation_id) member: u32,
+) {
+    let start = corner(flat_group(group, groups), ROWS, 4u * LANES);
+    if (start.matrix >= p.batch) { return; }
+    let matrix = start.matrix;
+    let row = start.row;
+    let column = start.column + 4u * lane;
+    let k4 = p.depth / 4u;
+    // Rows and columns past the end repeat the last one: every lane stays in step, and nothing stores them.
+    let first = (matrix * p.rows + min(row + (member & 7u), p.rows - 1u)) * k4;
+    let second = (matrix * p.rows + min(row + 8u + (member & 7u), p.rows - 1u)) * k4;
+    var at = block_index(matrix, column);
+    let onward = block_stride();
+    var alone = vec4<f32>();
+    var upper = Eight();
+    var lower = Eight();
+    for (var k = 0u; k < k4; k++) {
+        var w = mat4x4<f32>(b[at.x], b[at.y], b[at.z], b[at.w]);
+        if (TRANSPOSED) { w = transpose(w); }
+        at += onward;
+//#if ALONE
+        alone = add_four(shared_by_four(a[(matrix * p.rows + row) * k4 + k][member & 3u]), w, alone);
+//#end
+//#if EIGHT
+        upper = add_eight(a[first + k], w, upper);
+//#end
+//#if SIXTEEN
+        lower = add_eight(a[second + k], w, lower);
+//#end
+    }
+//#if ALONE
+    finish_four(matrix, row, column, alone);
+//#end
+//#if EIGHT
+    finish_eight(matrix, row, column, upper);
+//#end
+//#if SIXTEEN
+    finish_eight(matrix, row + 8u, column, lower);
+//#end
+}
