@@ -13,6 +13,7 @@ from pteron.ops.conv import Window, lift, spread
 from pteron.ops.matmul import TILE, check_bias, check_rows, tiles_1d
 from pteron.ops.quantized import check_matrix
 from pteron.ops.shapes import broadcast, broadcast_strides, contiguous, merge
+from pteron.ops.workgroups import workgroup_routes
 
 # The longest sum of products of 9 and 8 bits that surely fits 32.
 LONGEST_SUM = 2**31 // (255 * 128)
@@ -92,16 +93,22 @@ def _linear(
         **(requantize or {"out_inverse": 1.0, "out_zero": 0}),
     }
     defines = {"HAS_BIAS": bias is not None, "RELU": relu, "REQUANTIZE": requantize is not None}
-    if depth % 4 or columns % 4:
-        return [
-            Route("any", [Dispatch("q8ta_linear_any", bindings, params, tiles_1d(rows * columns), defines)])
-        ]
+    whole = columns % 4 == 0
+    shared = []
+    if depth % 4 == 0 and (whole or out.dtype.itemsize == 4):
+        product = Dispatch(
+            "q8ta_linear_group", bindings, params, fold(0), {**defines, "WHOLE": whole, "RAGGED": not whole}
+        )
+        shared = workgroup_routes(product, rows, columns, step=16)
+    if depth % 4 or not whole:
+        general = Dispatch("q8ta_linear_any", bindings, params, tiles_1d(rows * columns), defines)
+        return [*shared, Route("any", [general])]
 
-    def route(name: str, tall: int, when: bool) -> Route:
+    def route(name: str, tall: int, when: bool | None) -> Route:
         grid = fold(-(-(columns // 4 * -(-rows // tall)) // WORKGROUP))
         return Route(name, [Dispatch("q8ta_linear", bindings, params, grid, {**defines, "ROWS": tall})], when)
 
-    return [route("gemv", 1, rows == 1), route("gemm", TILE, True)]
+    return [*shared, route("gemv", 1, rows == 1), route("gemm", TILE, None)]
 
 
 # -- convolution ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from pteron.graph.values import numel
 from pteron.ops.linear_q4 import linear_q4gsw
 from pteron.ops.matmul import TILE, all_float32, check_rows, tiles_1d
 from pteron.ops.quantized import affine_blocks, check_matrix, per_token
+from pteron.ops.workgroups import workgroup_routes
 
 # -- one scale per column ---------------------------------------------------------------------------
 
@@ -72,17 +73,25 @@ def channelwise(
     out.resize((*x.shape[:-1], columns))
     bindings = {"x": x, "weight": weight, "scales": scales, "y": out}
     params = {"rows": rows, "columns": columns, "depth": depth, "packed": packed}
-    if not (all_float32(x, scales, out) and depth % 4 == 0 and (packed % 4 == 0 or per_byte > 1)):
+    in_quads = depth % 4 == 0 and (packed % 4 == 0 or per_byte > 1)
+    whole = columns % 4 == 0
+    shared = []
+    if in_quads and (whole or out.dtype.itemsize == 4):
+        defines = {"WHOLE": whole, "RAGGED": not whole}
+        product = Dispatch("linear_channelwise_group", bindings, params, fold(0), defines, unpack[0])
+        shared = workgroup_routes(product, rows, columns)
+    if not in_quads or not all_float32(x, scales, out):
         grid = tiles_1d(rows * columns)
-        return [Route("any", [Dispatch("linear_channelwise_any", bindings, params, grid, code=unpack[1])])]
+        general = Dispatch("linear_channelwise_any", bindings, params, grid, code=unpack[1])
+        return [*shared, Route("any", [general])]
 
-    def route(name: str, tall: int, when: bool) -> Route:
+    def route(name: str, tall: int, when: bool | None) -> Route:
         grid = fold(-(-columns // WORKGROUP) * -(-rows // tall))
         return Route(
             name, [Dispatch("linear_channelwise", bindings, params, grid, {"ROWS": tall}, unpack[0])], when
         )
 
-    return [route("gemv", 1, rows == 1), route("gemm", TILE, True)]
+    return [*shared, route("gemv", 1, rows == 1), route("gemm", TILE, None)]
 
 
 # -- 4-bit groups, activations quantised on the fly -------------------------------------------------

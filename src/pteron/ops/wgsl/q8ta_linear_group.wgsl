@@ -1,0 +1,52 @@
+// y = (x - zero point) @ W^T, scaled, + bias, in 8-bit integers, by workgroups. The depth is a multiple of 4, and four
+// bytes are multiplied at once. y is float, or int8 after REQUANTIZE.
+@group(0) @binding(0) var<storage, read> x: array<u32>;               // [rows, depth / 4]
+@group(0) @binding(1) var<storage, read> weights: array<u32>;         // [>= columns, depth / 4]
+@group(0) @binding(2) var<storage, read> scales: array<scales_word>;  // [>= columns]
+@group(0) @binding(3) var<storage, read> bias: array<bias_word>;      // [>= columns]
+@group(0) @binding(4) var<storage, read_write> y: array<y_word>;      // [rows, columns]
+@group(0) @binding(5) var<uniform> p: Params;
+
+struct Params {
+    rows: u32,
+    columns: u32,
+    depth: u32,
+    in_zero: i32,
+    in_scale: f32,
+    out_inverse: f32,
+    out_zero: f32,
+}
+
+//#include requantize
+
+alias quad_t = u32;
+alias sum4_t = vec4<i32>;
+
+fn extent() -> Extent { return Extent(u32(p.rows > 0u), p.rows, p.columns, p.depth / 4u); }
+
+fn row_quad(matrix: u32, row: u32, k: u32) -> u32 { return x[row * (p.depth / 4u) + k]; }
+
+fn column_quad(matrix: u32, column: u32, k: u32) -> u32 { return weights[column * (p.depth / 4u) + k]; }
+
+fn times(a: u32, b: u32) -> i32 { return dot4I8Packed(a, b) - p.in_zero * dot4I8Packed(b, 0x01010101u); }
+
+// Scales and biases have whole quads, beyond the last column too.
+fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<i32>) {
+    var v = vec4<f32>(sum) * (p.in_scale * vec4<f32>(scales_quad(column / 4u)));
+    if (HAS_BIAS) { v += vec4<f32>(bias_quad(column / 4u)); }
+    if (RELU) { v = max(v, vec4<f32>(0.0)); }
+    if (REQUANTIZE) { v = requantize(v); }
+//#if RAGGED
+    for (var n = 0u; n < min(4u, p.columns - column); n++) { y_set(row * p.columns + column + n, y_t(v[n])); }
+//#end
+//#if WHOLE
+    y_put((row * p.columns + column) / 4u, y_t4(v));
+//#end
+}
+
+//#if IN_TEAMS
+//#include dot_teams
+//#end
+//#if IN_TILES
+//#include dot_tiles
+//#end
