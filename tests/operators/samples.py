@@ -202,6 +202,9 @@ for k, m in ((8, 12), (7, 9)):
     sample("baddbmm", lambda n, k=k, m=m: [X(2, n, m), X(2, n, k), X(2, k, m), 2.0, 0.5, X(2, n, m)])
     sample("linear", lambda n, k=k, m=m: [X(n, k), T((m, k), fixed=True), T((m,), fixed=True), X(n, m)])
     sample("linear", lambda n, k=k, m=m: [X(n, k), T((m, k), fixed=True), None, X(n, m)])
+    for widths in ((4, 8), (4, 4, 4)):
+        sample("pteron.linears",
+               lambda n, k=k, w=widths: [X(n, k), T((12, k), fixed=True), None, [X(n, m) for m in w]])  # fmt: skip
     sample("et_vk.linear_dW", lambda n, k=k, m=m: [X(n, m), X(n, k), X(m, k)])
 for group, dtype in ((32, DType.uint8), (8, DType.uint8), (8, DType.int8), (6, DType.uint8)):
     sample("et_vk.linear_q4gsw", lambda n, g=group, d=dtype: [
@@ -260,7 +263,7 @@ sample("_native_batch_norm_legit_no_training", lambda n: [
 
 # -- images --------------------------------------------------------------------------------------------
 
-for groups, outs in ((1, 8), (4, 4), (2, 6)):
+for groups, outs in ((1, 8), (4, 4), (2, 6), (1, 16)):
     sample("convolution", lambda n, g=groups, o=outs: [
         X(n, 4, 6, 6), T((o, 4 // g, 3, 3), fixed=True), T((o,), fixed=True), [1, 1], [1, 1], [1, 1], False,
         [0, 0], g, X(n, o, 6, 6)])  # fmt: skip
@@ -269,9 +272,10 @@ sample("convolution", lambda n: [
 sample("convolution", lambda n: [
     X(n, 4, 6, 6), T((4, 8, 2, 2), fixed=True), None, [2, 2], [0, 0], [1, 1], True, [0, 0], 1,
     X(n, 8, 12, 12)])  # fmt: skip
-sample("et_vk.conv_with_clamp", lambda n: [
-    X(n, 4, 6, 6), T((8, 4, 1, 1), fixed=True), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, 0.0, 6.0,
-    X(n, 8, 6, 6)])  # fmt: skip
+for outs in (8, 16):
+    sample("et_vk.conv_with_clamp", lambda n, o=outs: [
+        X(n, 4, 6, 6), T((o, 4, 1, 1), fixed=True), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, 0.0, 6.0,
+        X(n, o, 6, 6)])  # fmt: skip
 for d in (1, 2, 3):
     sizes = (6,) * d
     half, window, none = (3,) * d, [2] * d, [0] * d
@@ -354,9 +358,10 @@ for depth, columns in ((8, 12), (7, 9)):
             X(n, k), *_SCALED, *_bytes(m, k), *_SCALED, W(m), a, X(n, m)], _INT8)  # fmt: skip
     sample("et_vk.linear_q8ta_q8csw", lambda n, m=columns, k=depth: [
         X(n, k), *_SCALED, *_bytes(m, k), None, F(n, m)], _INT8)  # fmt: skip
-sample("et_vk.q8ta_conv2d et_vk.q8ta_conv2d_pw", lambda n: [
-    X(n, 4, 6, 6), *_SCALED, *_bytes(8, 36), *_SCALED, W(8), [3, 3], [1, 1], [1, 1], [1, 1], 1, "relu",
-    X(n, 8, 6, 6)], _INT8)  # fmt: skip
+for outs in (8, 16):
+    sample("et_vk.q8ta_conv2d et_vk.q8ta_conv2d_pw", lambda n, o=outs: [
+        X(n, 4, 6, 6), *_SCALED, *_bytes(o, 36), *_SCALED, W(o), [3, 3], [1, 1], [1, 1], [1, 1], 1, "relu",
+        X(n, o, 6, 6)], _INT8)  # fmt: skip
 sample("et_vk.q8ta_conv2d_dw", lambda n: [
     X(n, 4, 6, 6), *_SCALED, W(3, 3, 4, dtype=DType.int8), W(4, dtype=DType.int32), W(4), *_SCALED, None,
     [3, 3], [1, 1], [1, 1], [1, 1], 4, "none", X(n, 4, 6, 6)], _INT8)  # fmt: skip

@@ -103,6 +103,25 @@ def test_convolution(device: Device, case: str) -> None:
     check_rule(device, "aten.convolution.default", CASES[case], convolution)
 
 
+# With channels enough for tiles, and more than one of them; depths that are not whole quads or steps.
+MANY_CHANNELS: dict[str, Callable[[int], list[Any]]] = {
+    "1d": lambda n: conv((2, 3, 10 * n), (70, 3, 5), bias=70, stride=(2,), padding=(2,)),
+    "2d": lambda n: conv((n, 5, n + 2, n + 4), (17, 5, 3, 5), bias=17, padding=(0, 2), dilation=(1, 2)),
+    "grouped": lambda n: conv((2, 6, n + 1, n), (48, 3, 3, 3), groups=2, padding=(1,)),
+    "pointwise": lambda n: conv((2, 9, n, n + 2), (66, 9, 1, 1), bias=66),
+    "pointwise, strided": lambda n: conv((2, 22, n, n + 2), (16, 22, 1, 1), stride=(2,)),
+    "3d": lambda n: conv((2, 2, n, n + 1, 5), (20, 2, 2, 3, 3), bias=20, padding=(1,), stride=(1, 2, 1)),
+    "float16": lambda n: conv((n, 3, n + 2, 6), (16, 3, 3, 3), bias=16, dtype=HALF),
+    "float16, pointwise": lambda n: conv((2, 8, 2 * n), (24, 8, 1), bias=24, dtype=HALF),
+    "empty batch at times": lambda n: conv((n - 1, 3, 4, 4), (16, 3, 3, 3), bias=16),
+}
+
+
+@pytest.mark.parametrize("case", MANY_CHANNELS)
+def test_many_channels(routed: Device, case: str) -> None:
+    check_rule(routed, "aten.convolution.default", MANY_CHANNELS[case], convolution, atol=1e-5)
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 def test_unbatched(device: Device, transposed: bool) -> None:
     def batched(x: Tensor, *rest: Any) -> Tensor:
@@ -117,25 +136,28 @@ def test_unbatched(device: Device, transposed: bool) -> None:
 
 
 @pytest.mark.parametrize("low, high", [(-0.3, 0.4), (0.0, None), (None, 0.25)])
-def test_clamp(device: Device, low: float | None, high: float | None) -> None:
+@pytest.mark.parametrize("channels", [5, 18])
+def test_clamp(routed: Device, low: float | None, high: float | None, channels: int) -> None:
     check_rule(
-        device,
+        routed,
         "et_vk.conv_with_clamp.default",
-        lambda n: [*conv((1, 3, n, n + 3), (5, 3, 3, 3), bias=5, padding=(1,)), low, high],
+        lambda n: [*conv((1, 3, n, n + 3), (channels, 3, 3, 3), bias=channels, padding=(1,)), low, high],
         lambda *args: convolution(*args[:-2]).clamp(low, high),
     )
 
 
-def test_infinity_is_not_spread_by_padding(device: Device) -> None:
+@pytest.mark.parametrize("channels", [4, 16])
+@pytest.mark.parametrize("window", [3, 1])
+def test_infinity_is_not_spread_by_padding(routed: Device, channels: int, window: int) -> None:
     """A tap on padding reads nothing, where a product with 0 would make NaN of an infinity nearby."""
 
     def make(n: int) -> list[Any]:
-        args = conv((1, 1, n, n), (4, 1, 3, 3), padding=(2,))
+        args = conv((1, 1, n, n), (channels, 1, window, window), padding=(window // 2 * 2,))
         args[0][..., 0, 0] = torch.inf
         args[1] = args[1].abs() + 0.1
         return args
 
-    check_rule(device, "aten.convolution.default", make, convolution)
+    check_rule(routed, "aten.convolution.default", make, convolution)
 
 
 # -- exported programs ----------------------------------------------------------------------------

@@ -165,10 +165,27 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+# With channels enough for tiles; positions come in whole quads at some of the sizes.
+MANY_CHANNELS: dict[str, dict[str, Any]] = {
+    "3x3": conv_case((5, 70)),
+    "strided, dilated": conv_case((6, 16), stride=(2, 1), dilation=(1, 2), activation="relu"),
+    "grouped": conv_case((6, 36), groups=2, bias=False),
+    "pointwise": conv_case((71, 17), kernel=(1, 1), padding=(0, 0)),
+}
+
+
 @pytest.mark.parametrize("case", CONVOLUTIONS)
 def test_convolution(device: Device, case: str) -> None:
+    check_convolution(device, CONVOLUTIONS[case], (7, 3, 1, 7, 4))
+
+
+@pytest.mark.parametrize("case", MANY_CHANNELS)
+def test_many_channels(routed: Device, case: str) -> None:
+    check_convolution(routed, MANY_CHANNELS[case], (9, 1, 5, 3, 6, 9))
+
+
+def check_convolution(device: Device, c: dict[str, Any], lives: tuple[int, ...]) -> None:
     """The weight is stored [out, (kernel height, kernel width, in)]; depthwise, its channel comes last."""
-    c = CONVOLUTIONS[case]
     (ins, outs), groups, transposed = c["channels"], c["groups"], c["output_padding"] is not None
     torch.manual_seed(2)
     weight = bytes_like(outs, ins // groups, *c["kernel"])
@@ -205,7 +222,7 @@ def test_convolution(device: Device, case: str) -> None:
         return to_int8(out, c["activation"])
 
     kind = "_transposed" if transposed else "_dw" if depthwise else "_pw" if c["kernel"] == (1, 1) else ""
-    check(device, f"et_vk.q8ta_conv2d{kind}.default", make, reference)
+    check(device, f"et_vk.q8ta_conv2d{kind}.default", make, reference, lives)
 
 
 # -- exported programs ------------------------------------------------------------------------------

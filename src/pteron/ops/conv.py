@@ -1,7 +1,8 @@
 """Convolutions of one, two and three spatial dimensions, plain and transposed, batched and not.
 
 All are one gather over three spatial dimensions: those that are missing are lifted with ones. Float32
-goes in tiles of positions and channels; any other dtype element by element.
+goes in tiles of positions and channels; any other dtype element by element. On GPUs, where there are
+channels enough, a convolution is a matrix product whose one operand is gathered as it goes.
 """
 
 from __future__ import annotations
@@ -9,12 +10,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pteron.graph.dispatch import WORKGROUP, Bound, Dispatch, Number, describe, fold, quads, threads
+from pteron.graph.dispatch import (
+    GPU,
+    WORKGROUP,
+    Bound,
+    Dispatch,
+    Number,
+    Route,
+    describe,
+    fold,
+    quads,
+    threads,
+)
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
 from pteron.ops.elementwise import F32_MAX
 from pteron.ops.matmul import all_float32
+from pteron.ops.workgroups import tiled
+
+WORTH_TILES = 16  # channels of a group that leave not too much of a tile empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +111,7 @@ def convolution(
     output_padding: Shape,
     groups: int,
     out: LiveTensor,
-) -> Dispatch:
+) -> list[Route]:
     return conv_with_clamp(  # type: ignore[no-any-return]
         x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, None, None, out
     )
@@ -116,7 +131,7 @@ def conv_with_clamp(
     output_min: float | None,
     output_max: float | None,
     out: LiveTensor,
-) -> Dispatch:
+) -> list[Route]:
     spatial = weight.rank - 2
     check(1 <= spatial <= 3, f"weight must have 3, 4 or 5 dimensions, not shape {describe(weight.shape)}")
     check(
@@ -155,11 +170,24 @@ def conv_with_clamp(
         "CLAMPED": output_min is not None or output_max is not None,
     }
     bindings: dict[str, Bound] = {"x": x, "weight": weight, "bias": bias or weight, "y": out}
-    if not all_float32(x, weight, bias, out):
-        return Dispatch("conv_any", bindings, params, threads(quads(out.numel)), defines)
     # By the largest shape, which never changes: every tile is right for any number of channels.
     most = weight.max_shape[1] if transposed else weight.max_shape[0] // groups
+    routes = []
+    if not transposed and most >= WORTH_TILES and x.dtype.is_float:
+        ragged = out.dtype.itemsize == 4
+        more = {"POINTWISE": window.is_pointwise, "RAGGED": ragged, "WHOLE": not ragged}
+        product = Dispatch("conv_group", bindings, params, fold(0), {**defines, **more})
+        shape = outs // groups, numel(places)
+        dispatch = tiled(product, *shape, matrices=numel(batch) * groups, columns_first=True)
+        routes = [Route("tile gemm", [dispatch], when=None if ragged else numel(places) % 4 == 0, home=GPU)]
+    if not all_float32(x, weight, bias, out):
+        general = Dispatch("conv_any", bindings, params, threads(quads(out.numel)), defines)
+        return [*routes, Route("any", [general])]
     tile = 8 if most > 4 else 4 if most > 1 else 1
     tiles = -(-(outs // groups) // tile) * groups * numel(batch)
     blocks = -(-quads(numel(places)) // WORKGROUP)
-    return Dispatch("conv", bindings, params, fold(tiles * blocks), {**defines, "CHANNELS": tile})
+    grid = fold(tiles * blocks)
+    return [
+        *routes,
+        Route("registers", [Dispatch("conv", bindings, params, grid, {**defines, "CHANNELS": tile})]),
+    ]

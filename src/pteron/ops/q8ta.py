@@ -5,15 +5,15 @@ Sums are exact integers; only the result is scaled, and brought to the output's 
 
 from __future__ import annotations
 
-from pteron.graph.dispatch import WORKGROUP, Dispatch, Number, Route, describe, fold, quads, threads
+from pteron.graph.dispatch import GPU, WORKGROUP, Dispatch, Number, Route, describe, fold, quads, threads
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
-from pteron.ops.conv import Window, lift, spread
+from pteron.ops.conv import WORTH_TILES, Window, lift, spread
 from pteron.ops.matmul import TILE, check_bias, check_rows, tiles_1d
 from pteron.ops.quantized import check_matrix
 from pteron.ops.shapes import broadcast, broadcast_strides, contiguous, merge
-from pteron.ops.workgroups import workgroup_routes
+from pteron.ops.workgroups import tiled, workgroup_routes
 
 # The longest sum of products of 9 and 8 bits that surely fits 32.
 LONGEST_SUM = 2**31 // (255 * 128)
@@ -132,7 +132,7 @@ def q8ta_conv2d(
     groups: int,
     activation: str,
     out: LiveTensor,
-) -> Dispatch:
+) -> list[Route]:
     """Weights [out_channels, taps * in_channels / groups], rows perhaps padded."""
     window = Window.of(kernel_size, stride, padding, dilation)
     out.resize((x.shape[0], weights.shape[0], *window.output(x.shape[-2:])))
@@ -161,7 +161,7 @@ def q8ta_conv2d_dw(
     groups: int,
     activation: str,
     out: LiveTensor,
-) -> Dispatch:
+) -> list[Route]:
     """Depthwise: weights [kernel height, kernel width, channels]."""
     window = Window.of(kernel_size, stride, padding, dilation)
     check(
@@ -194,7 +194,7 @@ def q8ta_conv2d_transposed(
     groups: int,
     activation: str,
     out: LiveTensor,
-) -> Dispatch:
+) -> list[Route]:
     """Weights as of the plain convolution. Groups share their scales: these are per output of a group."""
     window = Window.of(kernel_size, stride, padding, dilation)
     size = window.transposed_output(x.shape[-2:], spread(output_padding, 2))
@@ -228,7 +228,7 @@ def _conv2d(
     out: LiveTensor,
     *,
     transposed: bool = False,
-) -> Dispatch:
+) -> list[Route]:
     """`steps`: how far apart the weights of two output channels and of two taps lie."""
     check(x.rank == 4, f"x must have 4 dimensions, not shape {describe(x.shape)}")
     channels = out.shape[1]
@@ -262,7 +262,14 @@ def _conv2d(
     }
     bindings = {"x": x, "weights": weights, "scales": scales, "bias": bias or scales, "y": out}
     defines = {"HAS_BIAS": bias is not None, "RELU": is_relu(activation), "TRANSPOSED": transposed}
-    return Dispatch("q8ta_conv2d", bindings, params, threads(quads(out.numel)), defines)
+    plain = Route("plain", [Dispatch("q8ta_conv2d", bindings, params, threads(quads(out.numel)), defines)])
+    # A tile wants channels enough, and weights that follow each other in whole words.
+    if transposed or weights.max_shape[0] // groups < WORTH_TILES or weights.rank != 2 or steps[0] % 4:
+        return [plain]
+    product = Dispatch("q8ta_conv2d_group", bindings, params, fold(0), defines)
+    rows, positions = channels // groups, numel(out.shape[-2:])
+    tile = tiled(product, rows, positions, step=16, matrices=x.shape[0] * groups, columns_first=True)
+    return [Route("tile gemm", [tile], when=positions % 4 == 0, home=GPU), plain]
 
 
 # -- element by element -----------------------------------------------------------------------------

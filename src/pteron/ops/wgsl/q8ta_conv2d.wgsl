@@ -7,27 +7,7 @@
 @group(0) @binding(3) var<storage, read> bias: array<bias_word>;        // [out_channels]
 @group(0) @binding(4) var<storage, read_write> y: array<y_word>;        // [batch, out_channels, output.y, output.z]
 @group(0) @binding(5) var<uniform> p: Params;
-
-struct Params {
-    total: u32,          // elements of y
-    in_channels: u32,
-    out_channels: u32,
-    groups: u32,
-    channel_step: u32,
-    tap_step: u32,
-    scale_period: u32,
-    in_zero: i32,
-    in_scale: f32,
-    out_inverse: f32,
-    out_zero: f32,
-    input: vec3<u32>,
-    output: vec3<u32>,
-    kernel: vec3<u32>,
-    stride: vec3<i32>,
-    padding: vec3<i32>,
-    dilation: vec3<i32>,
-}
-
+//#include q8ta_conv2d
 //#include requantize
 
 // Where a tap falls in the input along one dimension; -1 where it falls on padding, or between input elements.

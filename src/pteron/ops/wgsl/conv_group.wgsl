@@ -1,0 +1,75 @@
+// Convolution by workgroups: for each image and group of channels, the weights [channels, taps of inputs] times what the
+// taps fall on [taps of inputs, positions]. The latter is gathered from x, and is never in memory as a whole.
+@group(0) @binding(0) var<storage, read> x: array<x_word>;            // [batch, in_channels, input..]
+@group(0) @binding(1) var<storage, read> weight: array<weight_word>;  // [out_channels, in_channels / groups, kernel..]
+@group(0) @binding(2) var<storage, read> bias: array<bias_word>;      // [out_channels]
+@group(0) @binding(3) var<storage, read_write> y: array<y_word>;      // [batch, out_channels, output..]
+@group(0) @binding(4) var<uniform> p: Params;
+//#include conv
+
+alias quad_t = vec4<f32>;
+alias sum4_t = vec4<f32>;
+
+fn inputs() -> u32 { return p.in_channels / p.groups; }
+fn channels() -> u32 { return p.out_channels / p.groups; }
+fn depth() -> u32 { return inputs() * volume(p.kernel); }
+
+fn extent() -> Extent { return Extent(p.batch * p.groups, channels(), volume(p.output), (depth() + 3u) / 4u); }
+
+fn row_quad(matrix: u32, row: u32, k: u32) -> vec4<f32> {
+    let at = (matrix % p.groups * channels() + row) * depth() + 4u * k;
+    let v = vec4<f32>(vec4(weight_at(at), weight_at(at + 1u), weight_at(at + 2u), weight_at(at + 3u)));
+    return select(vec4<f32>(0.0), v, vec4<u32>(4u * k) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(depth()));
+}
+
+fn column_quad(matrix: u32, column: u32, k: u32) -> vec4<f32> {
+    let step = volume(p.input);
+    let taps = volume(p.kernel);
+    let last = inputs() - 1u;
+    let origin = matrix * inputs();  // matrices follow each other as their channels do
+    var v: vec4<f32>;
+    if (POINTWISE) {
+        for (var n = 0u; n < 4u; n++) {
+            let channel = min(4u * k + n, last);
+            v[n] = select(0.0, f32(x_at((origin + channel) * step + column)), channel == 4u * k + n);
+        }
+        return v;
+    }
+    let row = column / p.output.z;
+    let place = vec3<i32>(vec3<u32>(row / p.output.y, row % p.output.y, column % p.output.z)) * p.stride - p.padding;
+    var channel = 4u * k / taps;
+    let tap = 4u * k % taps;
+    var at = vec3<u32>(tap / p.kernel.z / p.kernel.y, tap / p.kernel.z % p.kernel.y, tap % p.kernel.z);
+    for (var n = 0u; n < 4u; n++) {
+        let spot = place + vec3<i32>(at) * p.dilation;
+        let inside = all(spot >= vec3<i32>(0)) && all(vec3<u32>(spot) < p.input) && channel <= last;
+        let offset = select(0u, u32((spot.x * i32(p.input.y) + spot.y) * i32(p.input.z) + spot.z), inside);
+        v[n] = select(0.0, f32(x_at((origin + min(channel, last)) * step + offset)), inside);
+        // The next tap, or the first of the next channel.
+        at.z++;
+        if (at.z == p.kernel.z) { at = vec3<u32>(at.x, at.y + 1u, 0u); }
+        if (at.y == p.kernel.y) { at = vec3<u32>(at.x + 1u, 0u, 0u); }
+        if (at.x == p.kernel.x) { at = vec3<u32>(0u); channel++; }
+    }
+    return v;
+}
+
+fn times(a: vec4<f32>, b: vec4<f32>) -> f32 { return dot(a, b); }
+
+fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<f32>) {
+    let plane = matrix * channels() + row;
+    var v = sum;
+    if (HAS_BIAS) { v += f32(bias_at(plane % p.out_channels)); }
+    if (CLAMPED) { v = clamp(v, vec4<f32>(p.low), vec4<f32>(p.high)); }
+    let first = plane * volume(p.output) + column;
+//#if RAGGED
+    for (var n = 0u; n < min(4u, volume(p.output) - column); n++) { y_set(first + n, y_t(v[n])); }
+//#end
+//#if WHOLE
+    y_put(first / 4u, y_t4(v));
+//#end
+}
+
+//#if IN_TILES
+//#include dot_tiles
+//#end
