@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from pteron.graph.dispatch import WORKGROUP, Dispatch, Route, Scratch, describe, fold, quads, threads
+from pteron.graph.dispatch import (
+    GPU,
+    WORKGROUP,
+    Define,
+    Dispatch,
+    Route,
+    Scratch,
+    describe,
+    fold,
+    quads,
+    threads,
+)
 from pteron.graph.live import LiveTensor, copy_dispatch
 from pteron.graph.op import check, op
 from pteron.graph.values import numel
 from pteron.ops.matmul import TILE, all_float32, check_rows, tiles, tiles_1d
 from pteron.ops.quantized import check_matrix
+from pteron.ops.workgroups import FEW_ROWS, tiled
 
 # Invocations that share the work of one row of logits.
 PARTS = 32
@@ -96,12 +109,24 @@ def linear_dw(d_out: LiveTensor, x: LiveTensor, out: LiveTensor) -> list[Route]:
     out.resize((rows, columns))
     bindings = {"a": d_out, "b": x, "y": out}
     params = {"rows": rows, "columns": columns, "depth": depth}
-    routes = [Route("any", [Dispatch("matmul_ta_any", bindings, params, tiles_1d(rows * columns))])]
+    product = Dispatch("matmul_ta_group", bindings, params, fold(0))
+    routes = [_tile_route(product, out, rows, columns, rows_first=True)]
     if all_float32(d_out, x, out):
         whole = rows % 4 == 0 and columns % 4 == 0
         tile = Dispatch("matmul_ta", bindings, params, tiles(rows, columns))
-        routes.insert(0, Route("vec4", [tile], when=whole))
-    return routes
+        routes.append(Route("vec4", [tile], when=whole))
+    return [*routes, Route("any", [Dispatch("matmul_ta_any", bindings, params, tiles_1d(rows * columns))])]
+
+
+def _tile_route(
+    product: Dispatch, out: LiveTensor, rows: int, columns: int, rows_first: bool = False
+) -> Route:
+    """For GPUs, unless most of a tile would be empty. Narrow elements must come in whole quads."""
+    ragged = out.dtype.itemsize == 4
+    fits = rows > FEW_ROWS and (ragged or columns % 4 == 0)
+    defines: dict[str, Define] = {"RAGGED": ragged, "WHOLE": not ragged}
+    tile = tiled(replace(product, defines=defines), rows, columns, rows_first=rows_first, columns_first=True)
+    return Route("tile gemm", [tile], when=fits, home=GPU)
 
 
 @op("et_vk.linear_q4gsw_backward.default")
@@ -132,15 +157,18 @@ def linear_q4gsw_backward(
         "group": group_size,
         "scale_row": scales.shape[1],
     }
+    product = Dispatch("matmul_q4_group", bindings, params, fold(0))
+    shared = _tile_route(product, out, rows, columns)
     whole = columns == 2 * packed and packed % 4 == 0 and group_size % 8 == 0
     if not (whole and all_float32(d_out, scales, out)):
-        return [Route("any", [Dispatch("matmul_q4_any", bindings, params, tiles_1d(rows * columns))])]
+        general = Dispatch("matmul_q4_any", bindings, params, tiles_1d(rows * columns))
+        return [shared, Route("any", [general])]
 
-    def route(name: str, tall: int, when: bool) -> Route:
+    def route(name: str, tall: int, when: bool | None) -> Route:
         grid = fold(-(-(columns // 8 * -(-rows // tall)) // WORKGROUP))
         return Route(name, [Dispatch("matmul_q4", bindings, params, grid, {"ROWS": tall})], when)
 
-    return [route("gemv", 1, rows == 1), route("gemm", TILE, True)]
+    return [shared, route("gemv", 1, rows == 1), route("gemm", TILE, None)]
 
 
 @op("et_vk.q4gsw_requant.default")

@@ -31,9 +31,15 @@ def _teams(product: Dispatch, rows: int, columns: int, tall: int) -> Dispatch:
 
 
 def tiled(
-    product: Dispatch, rows: int, columns: int, step: int = 4, matrices: int = 1, columns_first: bool = False
+    product: Dispatch,
+    rows: int,
+    columns: int,
+    step: int = 4,
+    matrices: int = 1,
+    rows_first: bool = False,
+    columns_first: bool = False,
 ) -> Dispatch:
-    """`columns_first`: whether neighbouring columns of W lie together in memory, not steps in depth."""
+    """`rows_first`, `columns_first`: whether it is not steps in depth that lie together in memory."""
     grid = fold(matrices * -(-rows // SIDE) * -(-columns // SIDE))
-    defines: dict[str, Define] = {"IN_TILES": True, "QUADS": step, "COLUMNS_FIRST": columns_first}
-    return replace(product, grid=grid, defines={**product.defines, **defines})
+    order: dict[str, Define] = {"ROWS_FIRST": rows_first, "COLUMNS_FIRST": columns_first}
+    return replace(product, grid=grid, defines={**product.defines, **order, "IN_TILES": True, "QUADS": step})

@@ -11,14 +11,15 @@ const LINE = SIDE + 1u;  // so that lanes which store to several lines use diffe
 var<workgroup> some_x: array<quad_t, QUADS * LINE>;  // [quad, row]
 var<workgroup> some_w: array<quad_t, QUADS * LINE>;  // [quad, column], first every fourth column
 
-// Neighbouring lanes read neighbouring memory: in depth, or in columns if those lie together.
+// Neighbouring lanes read neighbouring memory: in depth, or in rows or columns if those lie together.
 fn bring(lane: u32, size: Extent, origin: Corner, k: u32) {
     for (var i = lane; i < QUADS * SIDE; i += LANES) {
-        let quad = i % QUADS;
-        let row = min(origin.row + i / QUADS, size.rows - 1u);
+        let quad = select(i % QUADS, i / SIDE, ROWS_FIRST);
+        let line = select(i / QUADS, i % SIDE, ROWS_FIRST);
+        let row = min(origin.row + line, size.rows - 1u);
         let inside = k + quad < size.quads;
         let value = row_quad(origin.matrix, row, min(k + quad, size.quads - 1u));
-        some_x[quad * LINE + i / QUADS] = select(quad_t(), value, inside);
+        some_x[quad * LINE + line] = select(quad_t(), value, inside);
     }
     for (var i = lane; i < QUADS * SIDE; i += LANES) {
         let quad = select(i % QUADS, i / SIDE, COLUMNS_FIRST);
