@@ -41,8 +41,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
         s2 += product(a[r.z + k], block);
         s3 += product(a[r.w + k], block);
     }
-    finish_four(matrix, row, column, s0);
-    finish_four(matrix, row + 1u, column, s1);
-    finish_four(matrix, row + 2u, column, s2);
-    finish_four(matrix, row + 3u, column, s3);
+    var sums = array<vec4<f32>, 4>(s0, s1, s2, s3);
+    let end = min(row + 4u, p.rows);
+    for (var i = row; i < end; i++) { finish_four(matrix, i, column, sums[i - row]); }
 }

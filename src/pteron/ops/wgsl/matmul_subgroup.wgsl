@@ -40,17 +40,6 @@ fn add_eight(x: vec4<f32>, w: mat4x4<f32>, sum: Eight) -> Eight {
     );
 }
 
-fn finish_eight(matrix: u32, row: u32, column: u32, sum: Eight) {
-    finish_four(matrix, row, column, sum.n0);
-    finish_four(matrix, row + 1u, column, sum.n1);
-    finish_four(matrix, row + 2u, column, sum.n2);
-    finish_four(matrix, row + 3u, column, sum.n3);
-    finish_four(matrix, row + 4u, column, sum.n4);
-    finish_four(matrix, row + 5u, column, sum.n5);
-    finish_four(matrix, row + 6u, column, sum.n6);
-    finish_four(matrix, row + 7u, column, sum.n7);
-}
-
 @compute @workgroup_size(LANES)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -86,13 +75,18 @@ fn main(
         lower = add_eight(a[second + k], w, lower);
 //#end
     }
+    // A loop of unknown length is not unrolled, and takes a fraction of the time to compile.
+    var sums = array<vec4<f32>, ROWS>(
 //#if ALONE
-    finish_four(matrix, row, column, alone);
+        alone,
 //#end
 //#if EIGHT
-    finish_eight(matrix, row, column, upper);
+        upper.n0, upper.n1, upper.n2, upper.n3, upper.n4, upper.n5, upper.n6, upper.n7,
 //#end
 //#if SIXTEEN
-    finish_eight(matrix, row + 8u, column, lower);
+        lower.n0, lower.n1, lower.n2, lower.n3, lower.n4, lower.n5, lower.n6, lower.n7,
 //#end
+    );
+    let end = min(row + ROWS, p.rows);
+    for (var r = row; r < end; r++) { finish_four(matrix, r, column, sums[r - row]); }
 }

@@ -11,8 +11,9 @@
 //#include finish_four
 
 const LANES = QUADS * SLICES;
+const SUMS = QUADS * ROWS;
 
-var<workgroup> parts: array<vec4<f32>, ROWS * LANES>;
+var<workgroup> parts: array<vec4<f32>, SLICES * SUMS>;  // [slice, row, quad]
 
 @compute @workgroup_size(LANES)
 fn main(
@@ -22,20 +23,19 @@ fn main(
 ) {
     let start = corner(flat_group(group, groups), ROWS, 4u * QUADS);
     if (start.matrix >= p.batch) { return; }
-    let column = start.column + lane % QUADS * 4u;
+    let quad = lane % QUADS;
     let slice = lane / QUADS;
     var sum: array<vec4<f32>, ROWS>;
     for (var k = 4u * slice; k < p.depth; k += 4u * SLICES) {
-        let block = b_block(start.matrix, k, column);
+        let block = b_block(start.matrix, k, start.column + 4u * quad);
         for (var r = 0u; r < ROWS; r++) { sum[r] += block * a_four(start.matrix, start.row + r, k); }
     }
-    for (var r = 0u; r < ROWS; r++) { parts[r * LANES + lane] = sum[r]; }
+    for (var r = 0u; r < ROWS; r++) { parts[slice * SUMS + r * QUADS + quad] = sum[r]; }
     for (var half = SLICES / 2u; half > 0u; half /= 2u) {
         workgroupBarrier();
-        if (slice < half) {
-            for (var r = 0u; r < ROWS; r++) { parts[r * LANES + lane] += parts[r * LANES + lane + half * QUADS]; }
-        }
+        for (var i = lane; i < half * SUMS; i += LANES) { parts[i] += parts[i + half * SUMS]; }
     }
-    if (slice > 0u) { return; }
-    for (var r = 0u; r < ROWS; r++) { finish_four(start.matrix, start.row + r, column, parts[r * LANES + lane]); }
+    workgroupBarrier();
+    if (lane >= SUMS) { return; }
+    finish_four(start.matrix, start.row + lane / QUADS, start.column + 4u * quad, parts[lane]);
 }

@@ -11,9 +11,9 @@
 //#include finish_four
 
 const LANES = DOWN * ACROSS;
-const STEP = 16u;           // in depth
-const FOURS = STEP / 4u;
-const TALL = DOWN * HEIGHT; // fours of rows
+const TALL = DOWN * HEIGHT;                 // fours of rows
+const FOURS = LANES / (TALL + ACROSS);      // of depth in a step, such that every lane brings one block
+const STEP = 4u * FOURS;
 // A line is longer than it need be: lanes that store to several lines then use different banks of the memory.
 const A_LINE = TALL + 1u;
 const B_LINE = ACROSS + 1u;
@@ -22,25 +22,18 @@ var<workgroup> some_a: array<vec4<ELEMENT>, STEP * A_LINE>;  // [depth, rows / 4
 var<workgroup> some_b: array<vec4<ELEMENT>, STEP * B_LINE>;  // [depth, columns / 4]
 
 // Neighbouring lanes read neighbouring memory: in depth, or where depth does not come last, in columns.
-fn bring(lane: u32, start: Corner, k: u32) {
-    for (var i = lane; i < FOURS * TALL; i += LANES) {
-        let step = i % FOURS * 4u;
-        let four = i / FOURS;
-        let row = start.row + 4u * four;
-        let block = transpose(mat4x4<f32>(
-            a_four(start.matrix, row, k + step),
-            a_four(start.matrix, row + 1u, k + step),
-            a_four(start.matrix, row + 2u, k + step),
-            a_four(start.matrix, row + 3u, k + step),
-        ));
-        for (var j = 0u; j < 4u; j++) { some_a[(step + j) * A_LINE + four] = vec4<ELEMENT>(block[j]); }
-    }
-    for (var i = lane; i < FOURS * ACROSS; i += LANES) {
-        let step = select(i / ACROSS, i % FOURS, TRANSPOSED) * 4u;
-        let four = select(i % ACROSS, i / FOURS, TRANSPOSED);
-        let block = b_block(start.matrix, k + step, start.column + 4u * four);
-        for (var j = 0u; j < 4u; j++) { some_b[(step + j) * B_LINE + four] = vec4<ELEMENT>(block[j]); }
-    }
+fn bring_a(i: u32, start: Corner, k: u32) {
+    let step = 4u * (i % FOURS);
+    let four = i / FOURS;
+    let block = a_block(start.matrix, start.row + 4u * four, k + step);
+    for (var j = 0u; j < 4u; j++) { some_a[(step + j) * A_LINE + four] = vec4<ELEMENT>(block[j]); }
+}
+
+fn bring_b(i: u32, start: Corner, k: u32) {
+    let step = 4u * select(i / ACROSS, i % FOURS, TRANSPOSED);
+    let four = select(i % ACROSS, i / FOURS, TRANSPOSED);
+    let block = b_block(start.matrix, k + step, start.column + 4u * four);
+    for (var j = 0u; j < 4u; j++) { some_b[(step + j) * B_LINE + four] = vec4<ELEMENT>(block[j]); }
 }
 
 @compute @workgroup_size(LANES)
@@ -55,7 +48,7 @@ fn main(
     let down = lane / ACROSS * HEIGHT;
     var sum: array<mat4x4<f32>, HEIGHT>;
     for (var k = 0u; k < p.depth; k += STEP) {
-        bring(lane, start, k);
+        if (lane < FOURS * TALL) { bring_a(lane, start, k); } else { bring_b(lane - FOURS * TALL, start, k); }
         workgroupBarrier();
         for (var j = 0u; j < STEP; j++) {
             let w = vec4<f32>(some_b[j * B_LINE + right]);

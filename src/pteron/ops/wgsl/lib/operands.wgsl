@@ -11,13 +11,20 @@ fn a_four(matrix: u32, row: u32, k: u32) -> vec4<f32> {
     return inside(vec4<f32>(a_at(at), a_at(at + 1u), a_at(at + 2u), a_at(at + 3u)), k);
 }
 
+// Four steps in depth, one after the other, of four neighbouring rows of a.
+fn a_block(matrix: u32, row: u32, k: u32) -> mat4x4<f32> {
+    return transpose(mat4x4<f32>(
+        a_four(matrix, row, k), a_four(matrix, row + 1u, k), a_four(matrix, row + 2u, k), a_four(matrix, row + 3u, k)
+    ));
+}
+
 // Four neighbouring elements of b, in a row of `length`.
 fn b_four(at: u32, length: u32) -> vec4<f32> {
     if (!RAGGED || length % 4u == 0u) { return b_quad(at / 4u); }
     return vec4<f32>(b_at(at), b_at(at + 1u), b_at(at + 2u), b_at(at + 3u));
 }
 
-// Four steps in depth, one after the other, of four neighbouring columns of b.
+// The same of four neighbouring columns of b.
 fn b_block(matrix: u32, k: u32, column: u32) -> mat4x4<f32> {
     if (TRANSPOSED) {
         let at = (matrix * p.columns + column) * p.depth + k;
