@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 import pteron
 from pteron import tuning
 from pteron.cli.app import app
-from pteron.cli.tune import some_sizes
 from pteron.gpu.timing import has_timestamps
 from pteron.graph.choice import route_key
 from pteron.graph.dispatch import SUBGROUP
-from pteron.tuning import Measured, Trial, Tuning
+from pteron.trials import Measured, Trial, best_of, some_sizes
+from pteron.tuning import Tuning
 from tests.exporting import export
 
 ROWS, WIDTH = 16, 64
@@ -164,6 +164,58 @@ def test_a_load_uses_the_file(device, folder):
         assert taken(program.method()) == last
 
 
+# -- without being asked --------------------------------------------------------------------------
+
+
+def test_a_first_load_measures_and_later_ones_do_not(device, folder, cache, timestamps, monkeypatch):
+    held = device.allocated_nbytes
+    with pteron.load(folder / "linear.pte", device=device, tune=True) as program:
+        method = program.method()
+        key = route_key(linear_node(method))
+        assert tuning.read(device.adapter).best[key].keys() == {WIDTH, 4 * WIDTH, ROWS * WIDTH}
+        for rows in (3, ROWS, 1):
+            check(method, folder, rows)
+    assert device.allocated_nbytes == held
+    monkeypatch.setattr("pteron.trials.hold", None)  # nobody may call it
+    with pteron.load(folder / "linear.pte", device=device, tune=True) as program:
+        check(program.method(), folder, ROWS)
+
+
+def test_a_software_adapter_is_not_measured_unasked_but_a_gpu_is(device, folder, cache, timestamps):
+    if device.adapter.is_software:
+        pteron.load(folder / "linear.pte", device=device).method()
+        assert not cache.exists()
+    as_gpu = replace(device.adapter, kind="DiscreteGPU")
+    assert not as_gpu.is_software
+    with pteron.load(folder / "linear.pte", device=as_gpu) as program:
+        program.method()
+        assert cache.exists()
+    cache.unlink()
+    with pteron.load(folder / "linear.pte", device=as_gpu, tune=False) as program:
+        program.method()
+    assert not cache.exists()
+
+
+def test_a_program_that_refuses_zeros_is_loaded_all_the_same(device, folder, cache, timestamps, monkeypatch):
+    def refuse(*_):
+        raise pteron.InputError("not zero")
+
+    monkeypatch.setattr("pteron.trials.measure", refuse)
+    for _ in range(2):
+        with pteron.load(folder / "linear.pte", device=device, tune=True) as program:
+            check(program.method(), folder, ROWS)
+        monkeypatch.setattr("pteron.trials.hold", None)  # it is not tried again
+
+
+def test_a_cache_that_cannot_be_written_costs_the_measurement_alone(device, folder, timestamps, monkeypatch):
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(tuning, "write", refuse)
+    with pteron.load(folder / "linear.pte", device=device, tune=True) as program:
+        check(program.method(), folder, ROWS)
+
+
 # -- the command ----------------------------------------------------------------------------------
 
 
@@ -179,7 +231,7 @@ def test_the_command_measures_and_remembers(device, folder, cache, timestamps):
         assert len(choice["seconds"]) > 1 and all(s > 0 for s in choice["seconds"].values())
         assert {choice["best"], choice["default"]} <= choice["seconds"].keys()
     remembered = tuning.read(device.adapter)
-    assert (remembered.best if remembered else {}) == tuning.best_of(
+    assert (remembered.best if remembered else {}) == best_of(
         Measured(c["node"], c["size"], {r: [s] for r, s in c["seconds"].items()}) for c in choices
     )
     shown = CliRunner().invoke(app, ["tune", str(folder / "linear.pte"), "-l", "3"]).stdout

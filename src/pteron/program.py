@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pteron.ops  # noqa: F401  registers the operators
-from pteron import tuning
+from pteron import trials, tuning
+from pteron.checking import refusals
 from pteron.errors import PteronError
 from pteron.fusion import fuse
 from pteron.gpu.adapters import Adapter
@@ -28,6 +30,7 @@ def load(
     data_path: str | Path | Iterable[str | Path] | None = None,
     device: str | int | Adapter | Device | None = None,
     fuse: Iterable[str] | None = None,
+    tune: bool | None = None,
     choice: Choice | None = None,
 ) -> Program:
     """Load a `.pte` file (a path, bytes, or an open binary file).
@@ -35,24 +38,28 @@ def load(
     data_path: the `.ptd` file or files that hold weights kept apart from the program.
     device: an adapter's index or part of its name; the best one when left out.
     fuse: the fusion passes to run (see `pteron.fusion`); all when left out, none for `()`.
-    choice: which of several kernels to take; left out, what `pteron tune` has measured on this device.
+    tune: whether to time the kernels that could do the work, where this has not been done on this device
+        before (see `pteron tune`); left out, on GPUs.
+    choice: which of several kernels to take; left out, what has been measured on this device.
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
     file = ProgramFile.open(source, paths)
     try:
-        return Program(file, device, fuse, choice)
+        return Program(file, device, fuse, tune, choice)
     except BaseException:
         file.close()
         raise
 
 
 def _lower(file: ProgramFile) -> dict[str, Graph]:
-    """The graphs of all methods. One error lists all that is missing from any of them."""
-    lowered = {name: try_lower(file, name) for name in file.method_names}
-    problems = {name: found for name, (_, found) in lowered.items() if found}
-    if problems:
+    """The graphs of all methods. One error lists all that stands in the way of any of them."""
+    graphs, problems = {}, {}
+    for name in file.method_names:
+        graphs[name], missing = try_lower(file, name)
+        problems[name] = missing or refusals(graphs[name])
+    if any(problems.values()):
         raise unsupported(problems)
-    return {name: graph for name, (graph, _) in lowered.items()}
+    return graphs
 
 
 class Program:
@@ -63,6 +70,7 @@ class Program:
         file: ProgramFile,
         device: str | int | Adapter | Device | None = None,
         passes: Iterable[str] | None = None,
+        tune: bool | None = None,
         choice: Choice | None = None,
     ) -> None:
         self.file = file
@@ -70,7 +78,8 @@ class Program:
         self._owns_device = not isinstance(device, Device)
         self.device = device if isinstance(device, Device) else Device(device)
         self._weights = Weights(self.device)
-        self._choice = choice or tuning.read(self.device.adapter)
+        self._choice = choice
+        self._tune = tune if tune is not None else not self.device.adapter.is_software
         self._methods: dict[str, Method] = {}
         self._lock = threading.RLock()
         self._closed = False
@@ -86,10 +95,20 @@ class Program:
                 raise PteronError("the program is closed")
             if name not in self._methods:
                 self.file.plan(name)  # says which methods there are, if this is none of them
-                graph = self._graphs[name]
                 with self.device.lock:
-                    self._methods[name] = Method(self, graph, self.device, self._weights, self._choice)
+                    self._methods[name] = self._load(name, self._choice or self._best_choice(name))
             return self._methods[name]
+
+    def _load(self, name: str, choice: Choice | None) -> Method:
+        return Method(self, self._graphs[name], self.device, self._weights, choice)
+
+    def _best_choice(self, name: str) -> Choice | None:
+        """What has been measured on this device, before or right now."""
+        known = tuning.read(self.device.adapter)
+        if not self._tune:
+            return known
+        undecided = trials.undecided(self._graphs[name], self.device, known)
+        return trials.hold(partial(self._load, name), self.device, undecided) if undecided else known
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Call `forward`."""

@@ -1,4 +1,4 @@
-"""Which route is the fastest here: measured once by `pteron tune`, kept in a file, used by every load.
+"""Which route is the fastest here: measured once, kept in a file, used by every load.
 
 An operator with several kernels lists them best first, by what is known of devices in general. What was
 measured on this very device goes before that. Entries belong to an adapter, its driver, and the text of the
@@ -10,20 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from math import log
 from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from pteron.gpu.adapters import Adapter
-
-if TYPE_CHECKING:
-    from pteron.method import Method
 
 # By the node's key and the number of elements it writes: the name of the best route.
 Best: TypeAlias = dict[str, dict[int, str]]
@@ -45,21 +39,6 @@ class Tuning:
             if measured[nearest] in fitting:
                 return measured[nearest]
         return fitting[0]
-
-
-class Trial:
-    """Takes, of every node, the route with one number after another, so that all can be timed."""
-
-    def __init__(self) -> None:
-        self.number = 0
-        self.most = 1  # routes that fitted one node
-
-    def keeps(self, key: str, route: str) -> bool:
-        return True
-
-    def prefers(self, key: str, size: int, fitting: Sequence[str]) -> str:
-        self.most = max(self.most, len(fitting))
-        return fitting[min(self.number, len(fitting) - 1)]
 
 
 # -- the file --------------------------------------------------------------------------------------
@@ -119,63 +98,3 @@ def kernel_version() -> str:
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-# -- measuring -------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Measured:
-    """The candidates of one kind of node at one size, in the rule's order, with the seconds they took."""
-
-    key: str
-    size: int
-    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-
-    @property
-    def medians(self) -> dict[str, float]:
-        return {route: median(times) for route, times in self.seconds.items()}
-
-    @property
-    def default(self) -> str:
-        """What is taken without a measurement."""
-        return next(iter(self.seconds))
-
-    @property
-    def best(self) -> str:
-        """The fastest; the default unless another is faster by more than noise."""
-        medians = self.medians
-        fastest = min(medians, key=lambda route: medians[route])
-        return fastest if medians[fastest] < CLEARLY * medians[self.default] else self.default
-
-
-CLEARLY = 0.95
-
-
-def measure(method: Method, trial: Trial, calls: Iterable[Sequence[Any]], repeat: int = 5) -> list[Measured]:
-    """Time all routes that fit, at the shapes of each call. The method must have been loaded with `trial`."""
-    from pteron.graph.choice import route_key
-    from pteron.graph.values import numel
-    from pteron.profiling import profile
-
-    found: dict[tuple[str, int], Measured] = {}
-    for inputs in calls:
-        trial.number, trial.most = 0, 1
-        while trial.number < trial.most:
-            method._live.forget()
-            for node in profile(method, inputs, repeat=repeat).nodes:
-                key = route_key(method.graph.nodes[node.index])
-                size = sum(map(numel, node.writes))
-                entry = found.setdefault((key, size), Measured(key, size))
-                assert node.seconds is not None
-                entry.seconds[node.route].append(node.seconds)
-            trial.number += 1
-    method._live.forget()
-    return [entry for entry in found.values() if len(entry.seconds) > 1]
-
-
-def best_of(measured: Iterable[Measured]) -> Best:
-    best: Mapping[str, dict[int, str]] = defaultdict(dict)
-    for entry in measured:
-        best[entry.key][entry.size] = entry.best
-    return dict(best)

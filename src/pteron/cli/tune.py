@@ -11,8 +11,7 @@ from rich.text import Text
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
-    from pteron.method import Method
-    from pteron.tuning import Measured
+    from pteron.trials import Measured
 
 
 def tune(
@@ -46,13 +45,13 @@ def tune(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Find the fastest kernels for a .pte file on this device. Every later load uses what is found."""
-    from pteron import tuning
+    from pteron import trials, tuning
     from pteron.cli.inputs import live_shapes, make_inputs
     from pteron.errors import DeviceError
     from pteron.gpu.timing import has_timestamps
     from pteron.program import load
 
-    trial = tuning.Trial()
+    trial = trials.Trial()
     with load(model, data_path=data, device=device, choice=trial) as program:
         if method not in program.method_names:
             names = ", ".join(program.method_names)
@@ -64,22 +63,16 @@ def tune(
             )
         loaded = program.method(method)
         calls = []
-        for live in lives or some_sizes(loaded):
+        for live in lives or trials.some_sizes(loaded):
             given = make_inputs(loaded, inputs or [], live_shapes(loaded, live, []), "zeros", 0)
             calls.append([item.value for item in given.values()])
-        found = tuning.measure(loaded, trial, calls, repeat)
+        found = trials.measure(loaded, trial, calls, repeat)
         adapter = program.device.adapter
-        saved = tuning.write(adapter, tuning.best_of(found))
+        saved = tuning.write(adapter, trials.best_of(found))
     if as_json:
         print_json({"file": str(model), "device": adapter.name, "saved": str(saved), "choices": _json(found)})
     else:
         show(model.name, adapter.name, found, saved)
-
-
-def some_sizes(method: Method) -> list[int]:
-    """One, the most, and the middle between them on a scale of ratios."""
-    most = max((info.max_shape[d] for info in method.inputs for d in info.dynamic_dims), default=1)
-    return sorted({1, round(most**0.5), most})
 
 
 def _json(found: list[Measured]) -> list[dict[str, Any]]:
