@@ -180,30 +180,30 @@ def test_blocks(device: Device, block: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("mapping", ["ASYMMETRIC", "SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR"])
 @pytest.mark.parametrize("block, keepdim", [((1, 1, 75), False), ((1, 1, 5), False), ((1, 2, 25), True)])
-def test_choose_affine(device: Device, mapping: str, block: tuple[int, ...], keepdim: bool) -> None:
+def test_choose_affine(routed: Device, mapping: str, block: tuple[int, ...], keepdim: bool) -> None:
     def make(n: int) -> list[Any]:
         x = torch.randn(n, 4, 75) * torch.tensor([0.01, 1.0, 30.0, 1.0])[:, None]
         x[0, 0] = 0.0  # a block without a range
         x[-1, 1] = x[-1, 1].abs() + 1  # one that does not reach 0
         return [x, mapping, list(block), torch.int8, -128, 127, None, None, torch.int8, keepdim]
 
-    check(device, "torchao.choose_qparams_affine.default", make, ao.choose_qparams_affine.default)
+    check(routed, "torchao.choose_qparams_affine.default", make, ao.choose_qparams_affine.default)
 
 
-def test_choose_for_the_whole_tensor(device: Device) -> None:
+def test_choose_for_the_whole_tensor(routed: Device) -> None:
     check(
-        device,
+        routed,
         "quantized_decomposed.choose_qparams.tensor",
-        lambda n: [torch.randn(n, 3, 37) - 0.5, -128, 127, 1e-5, torch.int8],
+        lambda n: [torch.randn(n, 3, 1001) - 0.5, -128, 127, 1e-5, torch.int8],
         qd.choose_qparams.tensor,
     )
 
 
-def test_choose_per_token(device: Device) -> None:
+def test_choose_per_token(routed: Device) -> None:
     check(
-        device,
+        routed,
         "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
-        lambda n: [torch.randn(2, n, 41) + torch.randn(2, n, 1), torch.int8],
+        lambda n: [torch.randn(2, n, 141) + torch.randn(2, n, 1), torch.int8],
         qd.choose_qparams_per_token_asymmetric.default,
     )
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pteron.graph.dispatch import Bound, Dispatch, Number, Scratch, describe, quads, threads
+from pteron.graph.dispatch import GPU, Bound, Dispatch, Number, Route, Scratch, describe, quads, threads
 from pteron.graph.dtypes import DType
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
+from pteron.ops.reduce import LANES, Reduction, join_lanes, walks
 from pteron.ops.shapes import contiguous, dimension, merge
 
 _APPLY = "fn apply(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<f32> {{ return {}; }}"
@@ -268,8 +269,14 @@ def quant_range(low: int | None, high: int | None, dtype: DType) -> tuple[int, i
 
 # -- choosing scale and zero point ------------------------------------------------------------------
 
-# Invocations that share the work of finding the range of one block.
+# Invocations, or workgroups of a GPU, that share the work of finding the range of one block.
 PARTS = 32
+LONG_BLOCK = 16384  # elements that are too many for one workgroup
+RANGE = Reduction(  # of the elements and 0
+    "state_t(min(f32(x), 0.0), max(f32(x), 0.0))",
+    "state_t(min(a.low, b.low), max(a.high, b.high))",
+    kind="low: f32, high: f32",
+)
 
 _CHOOSE = """
 fn choose(low: vec4<f32>, high: vec4<f32>) -> Choice {{
@@ -321,17 +328,18 @@ def choose_blocks(
     code: str,
     bounds: tuple[int, int],
     eps: float,
-) -> list[Dispatch]:
+) -> list[Route]:
     """Scale and zero point of each block of x: the ranges first, by many invocations, then the choice."""
     blocks, inner = cut(x.shape, block)
     steps = contiguous(x.shape)
-    outer_sizes, (outer_strides,) = merge(blocks, [s * b for s, b in zip(steps, inner, strict=True)])
+    outer = blocks, [s * b for s, b in zip(steps, inner, strict=True)]
+    outer_sizes, (outer_strides,) = merge(*outer)
     inner_sizes, (inner_strides,) = merge(inner, steps)
-    ranges = Scratch("ranges", 8 * PARTS * numel(blocks))
-    defines = {"PARTS": PARTS}
+    number, count = numel(blocks), numel(inner)
+    ranges = Scratch("ranges", 8 * PARTS * number)
     params: dict[str, Number] = {
-        "blocks": numel(blocks),
-        "count": numel(inner),
+        "blocks": number,
+        "count": count,
         "outer_rank": len(outer_sizes),
         "inner_rank": len(inner_sizes),
         "outer_sizes": outer_sizes,
@@ -339,11 +347,25 @@ def choose_blocks(
         "inner_sizes": inner_sizes,
         "inner_strides": inner_strides,
     }
-    choice = {"blocks": numel(blocks), "quant_min": bounds[0], "quant_max": bounds[1], "eps": eps}
+    ends: dict[str, Number] = {"outputs": number, "count": count, "correction": 0.0}
+    places = {**walks(outer, (inner, steps)), **ends}
     bindings: dict[str, Bound] = {"ranges": ranges, "scales": scales, "zeros": zeros}
+    settings = {"blocks": number, "quant_min": bounds[0], "quant_max": bounds[1], "eps": eps}
+
+    def choice(parts: int) -> Dispatch:
+        grid = threads(quads(number))
+        return Dispatch("choose_qparams", bindings, settings, grid, {"PARTS": parts}, code)
+
+    def joined(parts: int) -> list[Dispatch]:
+        return [join_lanes(RANGE, x, ranges, places, count, parts), choice(parts)]
+
+    grid = threads(number * PARTS)
+    apart = Dispatch("block_range", {"x": x, "ranges": ranges}, params, grid, {"PARTS": PARTS})
+    long = count > LONG_BLOCK
     return [
-        Dispatch("block_range", {"x": x, "ranges": ranges}, params, threads(numel(blocks) * PARTS), defines),
-        Dispatch("choose_qparams", bindings, choice, threads(quads(numel(blocks))), defines, code),
+        Route("workgroups a block", joined(PARTS), when=long, home=GPU),
+        Route("workgroup a block", joined(1), when=count >= LANES and not long, home=GPU),
+        Route("apart", [apart, choice(PARTS)]),
     ]
 
 
@@ -360,7 +382,7 @@ def choose_qparams_affine(
     zero_point_dtype: Any,
     keepdim: bool,
     outs: Sequence[LiveTensor],
-) -> list[Dispatch]:
+) -> list[Route]:
     scales, zeros = outs
     check(
         mapping_type in MAPPINGS, f"mapping_type must be one of {', '.join(MAPPINGS)}, not {mapping_type!r}"
@@ -378,7 +400,7 @@ def choose_qparams_affine(
 @op("quantized_decomposed.choose_qparams.tensor")
 def choose_qparams(
     x: LiveTensor, quant_min: int, quant_max: int, eps: float, dtype: Any, outs: Sequence[LiveTensor]
-) -> list[Dispatch]:
+) -> list[Route]:
     scale, zero = outs
     for out in outs:
         out.resize((1,))
@@ -386,9 +408,7 @@ def choose_qparams(
 
 
 @op("quantized_decomposed.choose_qparams_per_token_asymmetric.default")
-def choose_qparams_per_token_asymmetric(
-    x: LiveTensor, dtype: Any, outs: Sequence[LiveTensor]
-) -> list[Dispatch]:
+def choose_qparams_per_token_asymmetric(x: LiveTensor, dtype: Any, outs: Sequence[LiveTensor]) -> list[Route]:
     scales, zeros = outs
     for out in outs:
         out.resize((*x.shape[:-1], 1))

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
-from typing import Any
+from typing import Any, TypeAlias
 
 from pteron.graph.dispatch import (
     GPU,
-    Bound,
     Dispatch,
     Number,
     Route,
@@ -25,7 +24,7 @@ from pteron.graph.dispatch import (
 )
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
-from pteron.graph.values import numel
+from pteron.graph.values import Shape, numel
 from pteron.ops.elementwise import widened
 from pteron.ops.shapes import contiguous, dimension, merge
 
@@ -103,7 +102,7 @@ def reduce(
     sizes = x.shape
     count = numel(tuple(sizes[d] for d in gone))
     check(count > 0 or reduction.nothing is not None or not out.numel, "there is nothing to reduce")
-    walks = _walks(x, kept, sorted(gone))
+    places = _walks(x, kept, sorted(gone))
     outputs = out.numel
     parts = max(1, min(isqrt(count), MOST_PARTS // max(outputs, 1)))
     part = -(-count // parts)
@@ -112,7 +111,7 @@ def reduce(
     direct = Dispatch(
         "reduce",
         {"x": x, "y": out},
-        {**walks, **ends},
+        {**places, **ends},
         threads(quads(outputs)),
         code=reduction.joining + reduction.lifting + reduction.finishing,
     )
@@ -120,7 +119,7 @@ def reduce(
     first = Dispatch(
         "reduce_parts",
         {"x": x, "states": states},
-        {**walks, "outputs": outputs, "count": count, "parts": parts, "part": part},
+        {**places, "outputs": outputs, "count": count, "parts": parts, "part": part},
         threads(outputs * parts),
         code=reduction.joining + reduction.lifting,
     )
@@ -132,7 +131,7 @@ def reduce(
         code=reduction.joining + reduction.finishing,
     )
     return [
-        *_groups(x, out, states, reduction, walks, ends),
+        *_groups(x, out, states, reduction, places, ends),
         Route("in parts", [first, second], when=count >= LONG and parts >= 4),
         Route("at once", [direct]),
     ]
@@ -143,55 +142,73 @@ def _groups(
     out: LiveTensor,
     states: Scratch,
     reduction: Reduction,
-    walks: Mapping[str, Number],
+    places: Mapping[str, Number],
     ends: Mapping[str, Number],
 ) -> list[Route]:
     """Routes in which lanes share the elements behind an output: of one workgroup, or of several."""
     outputs, count = out.numel, numel(x.shape) // max(out.numel, 1)
-
-    def dispatch(source: Bound, target: Bound, terms: int, parts: int = 1) -> Dispatch:
-        to_states, of_states = target is states, source is states
-        words = to_states or (isinstance(target, LiveTensor) and target.dtype.itemsize == 4)
-        kind = "state_t" if to_states else scalar(out)
-        result = "s" if to_states else f"result_t({reduction.finish})"
-        finish = f"alias result_t = {kind};\nfn finish(s: state_t) -> result_t {{ return {result}; }}\n"
-        params = {**ends, "terms": terms, "parts": parts, "part": -(-terms // parts)}
-        return Dispatch(
-            "reduce_group",
-            {"states" if of_states else "x": source, "y": target},
-            params if of_states else {**walks, **params},
-            fold(outputs * parts if words else quads(outputs)),
-            {
-                "LANES": LANES,
-                "OF_STATES": of_states,
-                "OF_ELEMENTS": not of_states,
-                "TO_WORDS": words,
-                "TO_QUADS": not words,
-            },
-            reduction.joining + finish + ("" if of_states else reduction.lifting),
-        )
-
     # Where neighbouring outputs come from neighbouring elements and are many, an invocation each is as good.
-    shared = outputs <= MANY or walks["run_stride"] == 1
+    shared = outputs <= MANY or places["run_stride"] == 1
     # As many workgroups as have a good share each, and as their states have room.
     parts = min(-(-count // SHARE), MOST_PARTS // max(outputs, 1))
     parts = -(-count // -(-count // parts)) if count and parts else 1  # none of them empty
     several = parts > 1 and outputs <= MANY
+    first = join_lanes(reduction, x, states, {**places, **ends}, count, parts)
+    second = join_lanes(reduction, states, out, ends, parts)
+    once = join_lanes(reduction, x, out, {**places, **ends}, count)
     return [
-        Route(
-            "workgroups an output",
-            [dispatch(x, states, count, parts), dispatch(states, out, parts)],
-            when=shared and several,
-            home=GPU,
-        ),
-        Route("workgroup an output", [dispatch(x, out, count)], when=shared and count >= LANES, home=GPU),
+        Route("workgroups an output", [first, second], when=shared and several, home=GPU),
+        Route("workgroup an output", [once], when=shared and count >= LANES, home=GPU),
     ]
+
+
+def join_lanes(
+    reduction: Reduction,
+    source: LiveTensor | Scratch,
+    target: LiveTensor | Scratch,
+    params: Mapping[str, Number],
+    terms: int,
+    parts: int = 1,
+) -> Dispatch:
+    """A workgroup for each of the parts of an output, which has so many terms. Scratch is for states."""
+    of_states, to_states = isinstance(source, Scratch), isinstance(target, Scratch)
+    words = isinstance(target, Scratch) or target.dtype.itemsize == 4
+    kind = "state_t" if isinstance(target, Scratch) else scalar(target)
+    result = "s" if to_states else f"result_t({reduction.finish})"
+    finish = f"alias result_t = {kind};\nfn finish(s: state_t) -> result_t {{ return {result}; }}\n"
+    outputs = params["outputs"]
+    assert isinstance(outputs, int)
+    return Dispatch(
+        "reduce_group",
+        {"states" if of_states else "x": source, "y": target},
+        {**params, "terms": terms, "parts": parts, "part": -(-terms // parts)},
+        fold(outputs * parts if words else quads(outputs)),
+        {
+            "LANES": LANES,
+            "OF_STATES": of_states,
+            "OF_ELEMENTS": not of_states,
+            "TO_WORDS": words,
+            "TO_QUADS": not words,
+        },
+        reduction.joining + finish + ("" if of_states else reduction.lifting),
+    )
 
 
 def _walks(x: LiveTensor, kept: Sequence[int], gone: Sequence[int]) -> dict[str, Number]:
     strides = contiguous(x.shape)
-    kept_sizes, (kept_strides,) = merge(tuple(x.shape[d] for d in kept), [strides[d] for d in kept])
-    sizes, (walk,) = merge(tuple(x.shape[d] for d in gone), [strides[d] for d in gone])
+    return walks(
+        (tuple(x.shape[d] for d in kept), [strides[d] for d in kept]),
+        (tuple(x.shape[d] for d in gone), [strides[d] for d in gone]),
+    )
+
+
+Walk: TypeAlias = "tuple[Shape, Sequence[int]]"  # sizes and strides
+
+
+def walks(kept: Walk, gone: Walk) -> dict[str, Number]:
+    """How kernels find the elements behind each output."""
+    kept_sizes, (kept_strides,) = merge(*kept)
+    sizes, (walk,) = merge(*gone)
     return {
         "kept_rank": len(kept_sizes),
         "kept_sizes": kept_sizes,
