@@ -15,7 +15,7 @@ from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
 from pteron.ops.reduce import VARIANCE
-from pteron.ops.rows import row_groups
+from pteron.ops.rows import Rows
 
 PART = 512  # elements that one invocation takes the moments of
 LONGEST = 16384  # elements of a row that one workgroup takes
@@ -109,9 +109,9 @@ def _normalize(
         ),
         *columns,
     ]
-    grouped = row_groups(
-        x,
-        out,
+    grouped = Rows(
+        x=x,
+        out=out,
         rows=rows,
         width=width,
         widest=largest[1],
@@ -124,10 +124,10 @@ def _normalize(
         inner=inner,
         whole=whole,
         stats=stats,
-        after=columns,
-        when=None if whole and width <= LONGEST else width <= LONGEST,
     )
-    return [*grouped, Route("in parts", parts_first)]
+    fits = width <= LONGEST
+    when = None if whole and fits else fits
+    return [*grouped.routes(when, after=columns), Route("in parts", parts_first)]
 
 
 @op("aten._native_batch_norm_legit_no_training.default")

@@ -8,12 +8,14 @@ contiguous, a GPU gives each a workgroup; so does a software adapter, of eight l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pteron.graph.dispatch import (
     GPU,
     SOFTWARE,
     SUBGROUP,
     Bound,
+    Define,
     Dispatch,
     Route,
     Scratch,
@@ -45,67 +47,75 @@ LONG = 1024  # elements of a row that is worth many lanes
 FEW = 4  # rows that are no work for the eight lanes of a software adapter, if each takes one
 
 
-def row_groups(
-    x: LiveTensor,
-    out: LiveTensor,
-    *,
-    rows: int,
-    width: int,
-    widest: int,
-    statistic: Reduction,
-    apply: str,
-    eps: float = 0.0,
-    weight: LiveTensor | None = None,
-    bias: LiveTensor | None = None,
-    channels: int = 1,
-    inner: int = 1,
-    whole: bool = False,
-    added: tuple[LiveTensor, LiveTensor] | None = None,
-    stats: Scratch | None = None,
-    after: Sequence[Dispatch] = (),
-    when: bool | None = None,
-    few: bool = True,
-) -> list[Route]:
-    """A workgroup for each row, in one kernel. `widest`: the width at the largest shape.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Contiguous rows, each to be done by a workgroup in one kernel.
 
-    `apply`: the results of four elements `x` by the statistics `s`, the weights `w` and the biases `b`.
-    `whole`: rows are whole quads and never change their width. `added`: what is added to x, and where the
-    sum goes. `stats`: where the statistics go. `few`: whether eight lanes are better than one for each row.
+    `apply` says what becomes of elements `x` by the statistics `s`, the weights `w` and the biases `b`.
     """
-    ragged = not whole and out.dtype.itemsize == 4
-    fits = width >= SHORT and (whole or ragged or width % 4 == 0) and when is not False
-    if whole and not fits and when is None:
-        return []
-    bindings: dict[str, Bound] = {"x": x, "y": out}
-    if added:
-        bindings |= dict(zip(("other", "total"), added, strict=True))
-    extra = {"weight": weight, "bias": bias, "stats": stats}
-    bindings |= {name: bound for name, bound in extra.items() if bound is not None}
-    code = _pair(statistic) + "fn apply(x: vec4<f32>, s: vec2<f32>, w: vec4<f32>, b: vec4<f32>) -> vec4<f32> "
-    code += f"{{ return {apply}; }}\n"
 
-    def dispatch(lanes: int, in_subgroup: bool) -> Dispatch:
-        defines = {
+    x: LiveTensor
+    out: LiveTensor
+    rows: int
+    width: int
+    widest: int  # the width at the largest shape
+    statistic: Reduction
+    apply: str
+    eps: float = 0.0
+    weight: LiveTensor | None = None
+    bias: LiveTensor | None = None
+    channels: int = 1  # weights and biases
+    inner: int = 1  # neighbouring elements that share one
+    whole: bool = False  # rows are whole quads, and never change their width
+    added: tuple[LiveTensor, LiveTensor] | None = None  # what is added to x, and where the sum goes
+    stats: Scratch | None = None  # where the statistics go
+
+    def routes(
+        self, when: bool | None = None, worth_eight: bool = True, after: Sequence[Dispatch] = ()
+    ) -> list[Route]:
+        """`worth_eight`: whether on a software adapter eight lanes a row are better than one."""
+        fits = self.width >= SHORT and (self._ragged or self.width % 4 == 0) and when is not False
+        always = self.whole and when is None
+        if always and not fits:
+            return []
+        many = self._dispatch(256 if self.widest >= LONG else 64, in_subgroup=False)
+        eight = self._dispatch(8, in_subgroup=True)
+        return [
+            Route("workgroup a row", [many, *after], None if always else fits, home=GPU),
+            Route("eight lanes a row", [eight, *after], fits and worth_eight, needs=SUBGROUP, home=SOFTWARE),
+        ]
+
+    @property
+    def _ragged(self) -> bool:
+        """Whether rows may begin and end within a quad. Narrow elements cannot be written one by one."""
+        return not self.whole and self.out.dtype.itemsize == 4
+
+    def _dispatch(self, lanes: int, in_subgroup: bool) -> Dispatch:
+        other, total = self.added or (None, None)
+        optional: dict[str, dict[str, Bound | None]] = {
+            "ADDED": {"other": other, "total": total},
+            "HAS_WEIGHT": {"weight": self.weight},
+            "HAS_BIAS": {"bias": self.bias},
+            "KEPT": {"stats": self.stats},
+        }
+        bindings: dict[str, Bound] = {"x": self.x, "y": self.out}
+        defines: dict[str, Define] = {
             "LANES": lanes,
             "IN_SUBGROUP": in_subgroup,
             "IN_WORKGROUP": not in_subgroup,
-            "RAGGED": ragged,
-            "ALONG": whole and inner == 1,
-            "ADDED": added is not None,
-            "HAS_WEIGHT": weight is not None,
-            "HAS_BIAS": bias is not None,
-            "KEPT": stats is not None,
+            "RAGGED": self._ragged,
+            "ALONG": self.whole,
         }
-        params = {"rows": rows, "width": width, "channels": channels, "inner": inner, "eps": eps}
-        swapping = statistic.swapping if in_subgroup else ""
-        return Dispatch("row_group", bindings, params, fold(rows), defines, code + swapping)
-
-    many = dispatch(256 if widest >= LONG else 64, in_subgroup=False)
-    eight = dispatch(8, in_subgroup=True)
-    return [
-        Route("workgroup a row", [many, *after], None if whole and when is None else fits, home=GPU),
-        Route("eight lanes a row", [eight, *after], fits and few, needs=SUBGROUP, home=SOFTWARE),
-    ]
+        for flag, named in optional.items():
+            there = {name: bound for name, bound in named.items() if bound is not None}
+            bindings |= there
+            defines[flag] = bool(there)
+        params = {"rows": self.rows, "width": self.width, "eps": self.eps}
+        params |= {"channels": self.channels, "inner": self.inner}
+        code = _pair(self.statistic) + (self.statistic.swapping if in_subgroup else "")
+        code += "fn apply(x: vec4<f32>, s: vec2<f32>, w: vec4<f32>, b: vec4<f32>) -> vec4<f32> "
+        code += f"{{ return {self.apply}; }}\n"
+        return Dispatch("row_group", bindings, params, fold(self.rows), defines, code)
 
 
 def row_wise(
@@ -140,9 +150,9 @@ def row_wise(
             f"fn apply(x: f32, s: vec2<f32>, w: f32) -> f32 {{ return {apply}; }}",
         ),
     ]
-    grouped = row_groups(
-        x,
-        out,
+    grouped = Rows(
+        x=x,
+        out=out,
         rows=rows,
         width=width,
         widest=largest[dim],
@@ -151,9 +161,8 @@ def row_wise(
         eps=eps,
         weight=weight,
         channels=width,
-        when=None if dim == len(shape) - 1 else inner == 1,
     )
-    return [*grouped, Route("two kernels", apart)]
+    return [*grouped.routes(when=inner == 1), Route("two kernels", apart)]
 
 
 def _pair(statistic: Reduction) -> str:
@@ -196,10 +205,11 @@ def rms_groups(
 ) -> list[Route]:
     """The norm of x, or of the sum of x and what is `added` to it, by a weight that never changes."""
     width = weight.shape[0]
-    return row_groups(
-        x,
-        out,
-        rows=out.numel // width,
+    rows = out.numel // width
+    grouped = Rows(
+        x=x,
+        out=out,
+        rows=rows,
         width=width,
         widest=width,
         statistic=SUM_OF_SQUARES,
@@ -209,9 +219,8 @@ def rms_groups(
         channels=width,
         whole=True,
         added=added,
-        when=when,
-        few=out.numel // width < FEW,
     )
+    return grouped.routes(when, worth_eight=rows < FEW)
 
 
 @op("aten._softmax.default")
