@@ -215,6 +215,30 @@ def test_4bit_siblings_are_one_product(
         assert together._weights.nbytes == apart._weights.nbytes
 
 
+@pytest.mark.parametrize(("widths", "bias"), [((64, 132, 8), False), ((32, 8), True)])
+def test_siblings_are_one_product(
+    device: Device, exported: Callable[..., bytes], widths: tuple[int, ...], bias: bool
+) -> None:
+    model = Siblings(widths, bias)
+
+    def arguments() -> tuple[Any, ...]:
+        return model, (torch.zeros(2, 19, 64),), ({1: torch.export.Dim("rows", min=1, max=19)},)
+
+    program = exported(f"siblings_{len(widths)}", arguments)
+    with pteron.load(program, device=device) as together:
+        method = together.method()
+        names = Counter(node.name for node in method.graph.nodes)
+        assert names["pteron.linears"] == 1
+        assert not names["aten.linear.default"]
+        for rows in (19, 1, 3, 8, 19):
+            poison(method)
+            x = torch.randn(2, rows, 64)
+            with torch.no_grad():
+                want = model(x)
+            for g, w in zip(method(x), want, strict=True):
+                np.testing.assert_allclose(g, w, atol=1e-5, rtol=1e-4)
+
+
 def linears_q4(s: Sketch, *groups: int, depth: int = 64, columns: int = 8) -> tuple[Tensor, list[Tensor]]:
     """A 4-bit linear for each size of groups, all of one input."""
     x = s.input(4, depth)

@@ -10,7 +10,7 @@ import torch
 
 from pteron.gpu.device import Device
 from pteron.graph.dispatch import SUBGROUP
-from tests.ops.rules import Sym, check_rule
+from tests.ops.rules import Fixed, Sym, check_rule
 
 
 def quantised(columns: int, depth: int, group: int) -> tuple[torch.Tensor, ...]:
@@ -44,9 +44,31 @@ def test_linear_q4(routed: Device, depth: int, columns: int, group: int, biased:
     )
 
 
-@pytest.mark.parametrize("widths", [(64, 132), (4, 64, 8)])
+@pytest.mark.parametrize(("widths", "biased"), [((64, 132), False), ((4, 64, 8), True)])
+@pytest.mark.parametrize("depth", [72, 13])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_sibling_linears(
+    routed: Device, widths: tuple[int, ...], depth: int, biased: bool, dtype: torch.dtype
+) -> None:
+    weight = torch.randn(sum(widths), depth, dtype=dtype)
+    bias = torch.linspace(-1, 1, sum(widths), dtype=dtype) if biased else None
+
+    def products(x: torch.Tensor, *rest: Any) -> list[torch.Tensor]:
+        return list(torch.nn.functional.linear(x, weight, bias).split(widths, dim=-1))
+
+    check_rule(
+        routed,
+        "pteron.linears",
+        lambda n: [torch.randn(n, depth).to(dtype), Fixed(weight), Fixed(bias) if biased else None],
+        products,
+        (67, 1, 8, 19, 67),
+        rtol=1e-2 if dtype == torch.float16 else 1e-4,
+        atol=2e-2 if dtype == torch.float16 else 1e-4,
+    )
+
+
+@pytest.mark.parametrize(("widths", "biased"), [((64, 132), False), ((4, 64, 8), True)])
 @pytest.mark.parametrize(("depth", "group"), [(64, 32), (72, 24), (60, 20)])
-@pytest.mark.parametrize("biased", [False, True])
 def test_sibling_linears_q4(
     routed: Device, widths: tuple[int, ...], depth: int, group: int, biased: bool
 ) -> None:

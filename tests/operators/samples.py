@@ -203,8 +203,8 @@ for k, m in ((8, 12), (7, 9)):
     sample("linear", lambda n, k=k, m=m: [X(n, k), T((m, k), fixed=True), T((m,), fixed=True), X(n, m)])
     sample("linear", lambda n, k=k, m=m: [X(n, k), T((m, k), fixed=True), None, X(n, m)])
     for widths in ((4, 8), (4, 4, 4)):
-        sample("pteron.linears",
-               lambda n, k=k, w=widths: [X(n, k), T((12, k), fixed=True), None, [X(n, m) for m in w]])  # fmt: skip
+        sample("pteron.linears", lambda n, k=k, w=widths: [
+            X(n, k), T((12, k), fixed=True), None, [X(n, m) for m in w]])  # fmt: skip
     sample("et_vk.linear_dW", lambda n, k=k, m=m: [X(n, m), X(n, k), X(m, k)])
 for group, dtype in ((32, DType.uint8), (8, DType.uint8), (8, DType.int8), (6, DType.uint8)):
     sample("et_vk.linear_q4gsw", lambda n, g=group, d=dtype: [

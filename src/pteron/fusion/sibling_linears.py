@@ -19,6 +19,7 @@ from pteron.graph.op import op
 from pteron.graph.rewrite import joined_constant
 from pteron.graph.values import Constant, Graph, Node, Tensor
 from pteron.ops.linear_q4 import product_q4
+from pteron.ops.matmul import linear_product
 from pteron.ops.outputs import MOST
 
 # What every WebGPU device can bind: a weight that is joined is not larger.
@@ -37,6 +38,13 @@ def linears_q4gsw(
     return product_q4(x, weights, scales, group_size, bias, outs)
 
 
+@op("pteron.linears")
+def linears(
+    x: LiveTensor, weight: LiveTensor, bias: LiveTensor | None, outs: tuple[LiveTensor, ...]
+) -> list[Route]:
+    return linear_product(x, weight, bias, outs)
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A linear operator: what several of them become, and where its constants have the columns."""
@@ -46,6 +54,7 @@ class Kind:
 
 
 KINDS = {
+    "aten.linear.default": Kind("pteron.linears", {"weight": 0, "bias": 0}),
     "et_vk.linear_q4gsw.default": Kind("pteron.linears_q4gsw", {"weights": 0, "scales": 1, "bias": 0}),
 }
 
@@ -67,22 +76,32 @@ def fuse(graph: Graph) -> Graph:
     builder = Builder(graph.name)
     builder.graph = replace(graph, values=list(graph.values))
     replacements: dict[int, Replacement] = {}
-    for family in _families(graph):
+    uses = Uses(graph)
+    for family in _families(graph, uses):
         first, kind = family[0].node, KINDS[family[0].node.name]
         args = dict(zip(first.op.parameters, first.args, strict=True))
         for name in family[0].constants:
             args[name] = joined_constant(builder, [each.constants[name] for each in family], kind.axes[name])
         *read, _ = args.values()
-        nodes = tuple(each.node for each in family)
-        outs = tuple(node.args[-1] for node in nodes)
+        outs = tuple(each.node.args[-1] for each in family)
         # The first one's place: their input is there by then, and constants always are.
-        replacements[first.index] = Replacement(kind.together, (*read, outs), nodes)
+        replacements[first.index] = Replacement(kind.together, (*read, outs), tuple(_replaced(family, uses)))
     return rebuild(builder.graph, replacements)
 
 
-def _families(graph: Graph) -> Iterator[list[Linear]]:
+def _replaced(family: list[Linear], uses: Uses) -> Iterator[Node]:
+    """The linears, and views that only the later ones read: these read the first one's from now on."""
+    first = family[0].node.args[0]
+    for linear in family:
+        x = linear.node.args[0]
+        assert isinstance(x, Tensor)
+        if x is not first and uses.readers[x.id] == [linear.node] and not uses.is_output(x):
+            yield uses.writer[x.id]
+        yield linear.node
+
+
+def _families(graph: Graph, uses: Uses) -> Iterator[list[Linear]]:
     """Linears that one kernel can compute together: two, or as many as it has outputs for."""
-    uses = Uses(graph)
     readers = Counter(_places(graph))
     alike: dict[tuple[Any, ...], list[list[Linear]]] = defaultdict(list)
     for node in graph.nodes:
@@ -119,7 +138,18 @@ def _linear(node: Node, uses: Uses) -> Linear | None:
     if not whole or not all(map(uses.is_settled, (x, out, *constants.values()))):
         return None
     forms = ((name, t.dtype, _without(t.max_shape, kind.axes[name])) for name, t in constants.items())
-    return Linear(node, constants, (node.name, x.id, out.dtype, *forms, *args.items()))
+    return Linear(node, constants, (node.name, _meaning(x, uses), out.dtype, *forms, *args.items()))
+
+
+def _meaning(x: Tensor, uses: Uses) -> Any:
+    """The same for two tensors that are equal because they are the same view of the same tensor."""
+    node = uses.writer.get(x.id)
+    if node is None or node.op.alias is None or node.when is not None:
+        return x.id
+    source, *how = node.args[:-1]
+    if not isinstance(source, Tensor) or not uses.is_settled(source):
+        return x.id
+    return (node.name, _meaning(source, uses), x.dtype, *how)
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:

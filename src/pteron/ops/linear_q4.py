@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pteron.graph.dispatch import GPU, WORKGROUP, Dispatch, Route, describe, fold
+from pteron.graph.dispatch import GPU, SOFTWARE, SUBGROUP, WORKGROUP, Define, Dispatch, Route, describe, fold
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import numel
-from pteron.ops.matmul import all_float32, check_bias, subgroup_routes, tiles_1d
+from pteron.ops.matmul import all_float32, check_bias, tiles_1d
 from pteron.ops.outputs import SideBySide
 
 ROWS = 4  # that one invocation computes, where there are several
 TEAM_COLUMNS = 2 * WORKGROUP // 16  # of a workgroup of teams
 FEW_ROWS = 2 * ROWS  # for which teams beat tiles, most of whose rows would be empty
 TILE = 64  # rows and columns of a workgroup that shares its memory
+SUBGROUP_COLUMNS = 64  # of a workgroup whose lanes share x
 
 
 @op("et_vk.linear_q4gsw.default")
@@ -40,7 +41,9 @@ def product_q4(
     """W is [N, ceil(K/2)] bytes, even k in the low nibble; scales are [K/group, N] or wider."""
     check(weights.rank == 2, f"weights must have 2 dimensions, not shape {describe(weights.shape)}")
     check(group_size > 0, f"group_size must be positive, not {group_size}")
-    sides = SideBySide.of(outs, x.shape[:-1])
+    for out in outs:
+        out.resize((*x.shape[:-1], out.max_shape[-1]))
+    sides = SideBySide.of(outs)
     depth, columns = x.shape[-1], sides.columns
     packed = weights.shape[1]
     check(depth == x.max_shape[-1], f"x has rows of {depth} elements, but the weights want {x.max_shape[-1]}")
@@ -64,25 +67,40 @@ def product_q4(
         "group": group_size,
         "scale_row": scales.shape[1],
     }
-    defines = {"HAS_BIAS": bias is not None, **sides.defines}
+    defines: dict[str, Define] = {"HAS_BIAS": bias is not None, **sides.defines}
     if not all_float32(x, scales, bias, *outs) or packed % 4 or group_size % 8 or depth % group_size:
         grid = tiles_1d(rows * columns)
         return [Route("any", [Dispatch("linear_q4_any", bindings, params, grid, defines)])]
 
-    def blocks(kernel: str, down: int, across: int) -> Dispatch:
+    def route(
+        name: str,
+        kernel: str,
+        block: tuple[int, int],
+        when: bool | None = None,
+        needs: str | None = None,
+        home: str | None = None,
+    ) -> Route:
+        """A kernel whose workgroups compute so many rows and columns each."""
+        down, across = block
         grid = fold(-(-rows // down) * -(-columns // across))
-        return Dispatch(kernel, bindings, params, grid, {**defines, "ROWS": down})
+        sizes: dict[str, Define] = {"ROWS": down, "SIXTEEN": down == 16, "ELEMENT": "f32"}
+        return Route(name, [Dispatch(kernel, bindings, params, grid, defines | sizes)], when, needs, home)
 
-    routes = subgroup_routes("linear_q4_subgroup", bindings, params, defines)
+    def shared(name: str, kernel: str, down: int, when: bool | None = None) -> Route:
+        return route(name, kernel, (down, SUBGROUP_COLUMNS), when, SUBGROUP, SOFTWARE)
+
+    def teams(name: str, down: int, when: bool) -> Route:
+        return route(name, "linear_q4_teams", (down, TEAM_COLUMNS), when, home=GPU)
+
+    few: list[Route] = []
     if group_size % 32 == 0 and packed % 16 == 0:
-        one, few = (blocks("linear_q4_teams", tall, TEAM_COLUMNS) for tall in (1, ROWS))
-        routes += [
-            Route("team gemv", [one], when=rows == 1, home=GPU),
-            Route("team few rows", [few], when=rows <= FEW_ROWS, home=GPU),
-        ]
+        few = [teams("team gemv", 1, rows == 1), teams("team few rows", ROWS, rows <= FEW_ROWS)]
     return [
-        *routes,
-        Route("gemv", [blocks("linear_q4", 1, WORKGROUP)], when=rows == 1),
-        Route("tile gemm", [blocks("linear_q4_tile", TILE, TILE)], home=GPU),
-        Route("gemm", [blocks("linear_q4", ROWS, WORKGROUP)]),
+        shared("subgroup gemv", "linear_q4_row", 1, rows == 1),
+        shared("subgroup few rows", "linear_q4_subgroup", 8, rows <= 8),
+        shared("subgroup gemm", "linear_q4_subgroup", 16),
+        *few,
+        route("gemv", "linear_q4", (1, WORKGROUP), rows == 1),
+        route("tile gemm", "linear_q4_tile", (TILE, TILE), home=GPU),
+        route("gemm", "linear_q4", (ROWS, WORKGROUP)),
     ]

@@ -15,7 +15,6 @@ from pteron.graph.dispatch import (
     SOFTWARE,
     SUBGROUP,
     WORKGROUP,
-    Bound,
     Define,
     Dispatch,
     Grid,
@@ -29,6 +28,7 @@ from pteron.graph.dtypes import DType
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
+from pteron.ops.outputs import SideBySide
 from pteron.ops.shapes import broadcast, broadcast_strides
 
 TILE = 4  # rows and columns that one invocation computes
@@ -59,40 +59,21 @@ def all_float32(*tensors: LiveTensor | None) -> bool:
 
 @op("aten.linear.default")
 def linear(x: LiveTensor, weight: LiveTensor, bias: LiveTensor | None, out: LiveTensor) -> list[Route]:
+    return linear_product(x, weight, bias, (out,))
+
+
+def linear_product(
+    x: LiveTensor, weight: LiveTensor, bias: LiveTensor | None, outs: tuple[LiveTensor, ...]
+) -> list[Route]:
+    """x @ weight^T + bias, its columns in one output, or dealt to several of fixed width."""
     check(weight.rank == 2, f"weight must have 2 dimensions, not shape {describe(weight.shape)}")
     columns, depth = weight.shape
     rows = check_rows(x, depth, "weight")
     check_bias(bias, columns)
-    out.resize((*x.shape[:-1], columns))
+    for out in outs:
+        out.resize((*x.shape[:-1], columns if len(outs) == 1 else out.max_shape[-1]))
     added = Added(bias, (0, 0, 1)) if bias else None
-    return Product(x, weight, out, (1, rows, columns, depth), added, transposed=True).routes()
-
-
-SUBGROUP_LANES, SUBGROUP_ROWS = 32, 8
-
-
-def subgroup_routes(
-    kernel: str,
-    bindings: Mapping[str, Bound],
-    params: Mapping[str, Number],
-    defines: Mapping[str, Define],
-    when: bool | None = None,
-) -> list[Route]:
-    """Kernels whose lanes share x: for one row, and for tiles of eight. Each lane has four columns."""
-    rows, columns = params["rows"], params["columns"]
-    assert isinstance(rows, int) and isinstance(columns, int)
-
-    def dispatch(tile: int) -> Dispatch:
-        blocks = -(-columns // (4 * SUBGROUP_LANES)) * -(-rows // tile)
-        return Dispatch(
-            kernel, bindings, params, fold(blocks), {**defines, "ROWS": tile, "LANES": SUBGROUP_LANES}
-        )
-
-    one = rows == 1 and when is not False
-    return [
-        Route("subgroup gemv", [dispatch(1)], when=one, needs=SUBGROUP, home=SOFTWARE),
-        Route("subgroup gemm", [dispatch(SUBGROUP_ROWS)], when=when, needs=SUBGROUP, home=SOFTWARE),
-    ]
+    return Product(x, weight, outs, (1, rows, columns, depth), added, transposed=True).routes()
 
 
 def tiles_1d(elements: int) -> Grid:
@@ -152,14 +133,14 @@ def _matmul(
     batch, rows, depth, columns = numel(a.shape[:-2]), a.shape[-2], a.shape[-1], b.shape[-1]
     out.resize((*a.shape[:-1], columns))
     if added is None:
-        return Product(a, b, out, (batch, rows, columns, depth)).routes()
+        return Product(a, b, (out,), (batch, rows, columns, depth)).routes()
     c, beta, alpha = added
     check(
         broadcast(c.shape, out.shape) == out.shape,
         f"{describe(c.shape)} does not broadcast to {describe(out.shape)}",
     )
     strides = broadcast_strides((1,) * (3 - c.rank) + c.shape, (batch, rows, columns))
-    return Product(a, b, out, (batch, rows, columns, depth), Added(c, strides, beta, alpha)).routes()
+    return Product(a, b, (out,), (batch, rows, columns, depth), Added(c, strides, beta, alpha)).routes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +157,7 @@ class Added:
 class Product:
     a: LiveTensor
     b: LiveTensor
-    out: LiveTensor
+    outs: tuple[LiveTensor, ...]  # side by side
     sizes: tuple[int, int, int, int]  # batch, rows, columns, depth
     added: Added | None = None
     transposed: bool = False  # b is [columns, depth]
@@ -185,7 +166,7 @@ class Product:
         """All there are, or where nothing about b ever changes, those that may ever be taken."""
         batch, rows, columns, _ = self.sizes
         general = Route("any", [self._dispatch("matmul_any", tiles_1d(batch * rows * columns))])
-        tensors = (self.a, self.b, self.out, self.added.c if self.added else None)
+        tensors = (self.a, self.b, *self.outs, self.added.c if self.added else None)
         dtypes = {t.dtype for t in tensors if t is not None}
         if dtypes == {DType.float16}:
             return [*self._gpu_routes("f16", needs=HALF), general]
@@ -253,14 +234,16 @@ class Product:
 
     def _dispatch(self, kernel: str, grid: Grid, **defines: Define) -> Dispatch:
         added = self.added or Added(self.b, (0, 0, 0), beta=0.0)
+        sides = SideBySide.of(self.outs)
         params: dict[str, Number] = {
+            **sides.params,
             **dict(zip(("batch", "rows", "columns", "depth"), self.sizes, strict=True)),
             **dict(zip(("c_batch", "c_row", "c_column"), added.strides, strict=True)),
             "alpha": added.alpha,
             "beta": added.beta,
         }
-        bindings = {"a": self.a, "b": self.b, "c": added.c, "y": self.out}
-        flags = {"HAS_C": self.added is not None, "TRANSPOSED": self.transposed}
+        bindings = {"a": self.a, "b": self.b, "c": added.c, **sides.bindings}
+        flags = {"HAS_C": self.added is not None, "TRANSPOSED": self.transposed, **sides.defines}
         return Dispatch(kernel, bindings, params, grid, {**flags, **defines})
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from pteron.graph.live import LiveTensor
-from pteron.graph.values import Shape
 
 MOST = 3
 _NAMES = ("y", "y2", "y3")
@@ -22,13 +22,9 @@ class SideBySide:
     defines: dict[str, bool]
 
     @classmethod
-    def of(cls, outs: Sequence[LiveTensor], rows: Shape) -> SideBySide:
-        """Outputs as wide as they are, resized to the rows of this call."""
-        begins = [0]
-        for out in outs:
-            width = out.max_shape[-1]
-            out.resize((*rows, width))
-            begins.append(begins[-1] + width)
+    def of(cls, outs: Sequence[LiveTensor]) -> SideBySide:
+        """Outputs at their live shapes, which differ in their columns alone."""
+        begins = [0, *accumulate(out.shape[-1] for out in outs)]
         columns = begins[-1]
         second, third = (begins[i] if i < len(outs) else columns for i in (1, 2))
         return cls(

@@ -1,6 +1,8 @@
-// y = x @ W^T + bias with 4-bit W, by lanes that share x. A word brings eight weights of a column.
+// y = x @ W^T + bias with 4-bit W, for several rows, by lanes that share x: eight of them load four values in depth of
+// eight rows between them, and hand them round. One invocation has EIGHTS (1 or 2) times eight rows of four
+// neighbouring columns. Needs subgroups of at least eight lanes.
 //#trusted
-@group(0) @binding(0) var<storage, read> x: array<f32>;            // [rows, depth]
+@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;      // [rows, depth / 4]
 @group(0) @binding(1) var<storage, read> weights: array<u32>;      // [columns, packed / 4]
 @group(0) @binding(2) var<storage, read> scales: array<f32>;       // [depth / group, scale_row]
 @group(0) @binding(3) var<storage, read> bias: array<f32>;         // [columns]
@@ -19,16 +21,62 @@ struct Params {
 }
 
 //#include q4_columns
-//#include shared_x
+//#include finish_columns
+//#include eight_rows
 
-fn eights() -> u32 { return p.packed / 4u; }
-fn per_group() -> u32 { return p.group / 8u; }
-
-fn eight(at: vec4<u32>) -> Eight {
-    return unpack(vec4<u32>(weights[at.x], weights[at.y], weights[at.z], weights[at.w]));
+fn scaled(w: mat4x4<f32>, scale: vec4<f32>) -> mat4x4<f32> {
+    return mat4x4<f32>(w[0] * scale, w[1] * scale, w[2] * scale, w[3] * scale);
 }
 
-fn scale(g: u32, c: vec4<u32>) -> vec4<f32> {
-    let at = vec4<u32>(g * p.scale_row) + c;
-    return vec4<f32>(scales[at.x], scales[at.y], scales[at.z], scales[at.w]);
+const LANES = 16u;
+
+@compute @workgroup_size(LANES)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+    @builtin(subgroup_invocation_id) member: u32,
+) {
+    if (p.rows == 0u) { return; }
+    // Neighbouring workgroups have the same columns, hence the same weights.
+    let down = (p.rows + ROWS - 1u) / ROWS;
+    let block = flat_group(group, groups);
+    let row = (block % down) * ROWS;
+    let column = ((block / down) * LANES + lane) * 4u;
+    // Rows and columns past the end repeat the last one: every lane stays in step, and stores skip them.
+    let c = min(vec4<u32>(column) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.columns - 1u));
+    let k4 = p.depth / 4u;
+    let first = min(row + (member & 7u), p.rows - 1u) * k4;
+    let second = min(row + 8u + (member & 7u), p.rows - 1u) * k4;
+    var at = c * (p.packed / 4u);
+    var upper = Eight();
+    var lower = Eight();
+    var k = 0u;
+    for (var g = 0u; g < p.depth / p.group; g++) {
+        let scale = scales_of(g, c);
+        for (var i = 0u; i < p.group / 8u; i++) {
+            let w = unpack(words_at(at));
+            let low = scaled(w.low, scale);
+            upper = add_eight(x[first + k], low, upper);
+//#if SIXTEEN
+            lower = add_eight(x[second + k], low, lower);
+//#end
+            let high = scaled(w.high, scale);
+            upper = add_eight(x[first + k + 1u], high, upper);
+//#if SIXTEEN
+            lower = add_eight(x[second + k + 1u], high, lower);
+//#end
+            at += vec4<u32>(1u);
+            k += 2u;
+        }
+    }
+    // A loop, so that there is one text to compile for all rows.
+    var sums = array<vec4<f32>, ROWS>(
+        upper.n0, upper.n1, upper.n2, upper.n3, upper.n4, upper.n5, upper.n6, upper.n7,
+//#if SIXTEEN
+        lower.n0, lower.n1, lower.n2, lower.n3, lower.n4, lower.n5, lower.n6, lower.n7,
+//#end
+    );
+    let end = min(row + ROWS, p.rows);
+    for (var r = row; r < end; r++) { finish_columns(r, column, sums[r - row]); }
 }

@@ -4,8 +4,15 @@
 @group(0) @binding(2) var<storage, read> c: array<c_word>;        // broadcast to [batch, rows, columns]
 @group(0) @binding(3) var<storage, read_write> y: array<y_word>;  // [batch, rows, columns]
 @group(0) @binding(4) var<uniform> p: Params;
+//#if SECOND
+@group(0) @binding(5) var<storage, read_write> y2: array<y2_word>;
+//#end
+//#if THIRD
+@group(0) @binding(6) var<storage, read_write> y3: array<y3_word>;
+//#end
 
 //#include product
+//#include put
 
 fn b_index(matrix: u32, k: u32, column: u32) -> u32 {
     if (TRANSPOSED) { return (matrix * p.columns + column) * p.depth + k; }
@@ -32,5 +39,5 @@ fn value(i: u32) -> y_t {
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let i = flat_index(id, groups);
     if (4u * i >= p.batch * p.rows * p.columns) { return; }
-    y_put(i, y_t4(value(4u * i), value(4u * i + 1u), value(4u * i + 2u), value(4u * i + 3u)));
+    put(i, y_t4(value(4u * i), value(4u * i + 1u), value(4u * i + 2u), value(4u * i + 3u)));
 }

@@ -1,4 +1,11 @@
 // Four neighbouring columns of a product, from their sums to their place in y. What is past the end is not stored.
+//#if SECOND
+@group(0) @binding(5) var<storage, read_write> y2: array<ELEMENT>;
+//#end
+//#if THIRD
+@group(0) @binding(6) var<storage, read_write> y3: array<ELEMENT>;
+//#end
+
 //#include store_four
 
 fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<f32>) {

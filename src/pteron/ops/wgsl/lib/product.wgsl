@@ -1,7 +1,7 @@
 // What every matrix product is told: y = alpha * (a @ b) + beta * c for each of a batch, where b is [depth, columns],
 // or [columns, depth] if TRANSPOSED. The bias of a linear is a c of one row.
 struct Params {
-    batch: u32, rows: u32, columns: u32, depth: u32,
+    batch: u32, rows: u32, columns: u32, second: u32, third: u32, depth: u32,
     alpha: f32, beta: f32, c_batch: u32, c_row: u32, c_column: u32,
 }
 

@@ -1,8 +1,30 @@
-// Four neighbouring columns of a row of y, as far as there are columns.
+// Four neighbouring columns of a row, into the output that they belong to, as far as there are columns.
+// Of several outputs, each has whole fours.
+//#include outputs
+
 fn store_four(row: u32, column: u32, value: vec4<f32>) {
-    let at = row * p.columns + column;
-    if (column < p.columns) { y[at] = ELEMENT(value.x); }
-    if (column + 1u < p.columns) { y[at + 1u] = ELEMENT(value.y); }
-    if (column + 2u < p.columns) { y[at + 2u] = ELEMENT(value.z); }
-    if (column + 3u < p.columns) { y[at + 3u] = ELEMENT(value.w); }
+    if (column >= p.columns) { return; }
+    let at = place(row, column);
+//#if SECOND
+    if (at.output == 2u) {
+        y2[at.index] = ELEMENT(value.x);
+        y2[at.index + 1u] = ELEMENT(value.y);
+        y2[at.index + 2u] = ELEMENT(value.z);
+        y2[at.index + 3u] = ELEMENT(value.w);
+        return;
+    }
+//#end
+//#if THIRD
+    if (at.output == 3u) {
+        y3[at.index] = ELEMENT(value.x);
+        y3[at.index + 1u] = ELEMENT(value.y);
+        y3[at.index + 2u] = ELEMENT(value.z);
+        y3[at.index + 3u] = ELEMENT(value.w);
+        return;
+    }
+//#end
+    y[at.index] = ELEMENT(value.x);
+    if (column + 1u < p.columns) { y[at.index + 1u] = ELEMENT(value.y); }
+    if (column + 2u < p.columns) { y[at.index + 2u] = ELEMENT(value.z); }
+    if (column + 3u < p.columns) { y[at.index + 3u] = ELEMENT(value.w); }
 }

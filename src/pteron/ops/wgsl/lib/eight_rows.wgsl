@@ -1,0 +1,18 @@
+// Sums of eight rows of four columns, and what four steps in depth add to them: lane i has x of row i.
+struct Eight {
+    n0: vec4<f32>, n1: vec4<f32>, n2: vec4<f32>, n3: vec4<f32>,
+    n4: vec4<f32>, n5: vec4<f32>, n6: vec4<f32>, n7: vec4<f32>,
+}
+
+fn add_eight(x: vec4<f32>, w: mat4x4<f32>, sum: Eight) -> Eight {
+    return Eight(
+        add_four(subgroupBroadcast(x, 0u), w, sum.n0), add_four(subgroupBroadcast(x, 1u), w, sum.n1),
+        add_four(subgroupBroadcast(x, 2u), w, sum.n2), add_four(subgroupBroadcast(x, 3u), w, sum.n3),
+        add_four(subgroupBroadcast(x, 4u), w, sum.n4), add_four(subgroupBroadcast(x, 5u), w, sum.n5),
+        add_four(subgroupBroadcast(x, 6u), w, sum.n6), add_four(subgroupBroadcast(x, 7u), w, sum.n7),
+    );
+}
+
+fn add_four(x: vec4<f32>, w: mat4x4<f32>, sum: vec4<f32>) -> vec4<f32> {
+    return fma(x.wwww, w[3], fma(x.zzzz, w[2], fma(x.yyyy, w[1], fma(x.xxxx, w[0], sum))));
+}
