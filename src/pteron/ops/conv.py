@@ -27,7 +27,7 @@ from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
 from pteron.ops.elementwise import F32_MAX
 from pteron.ops.matmul import all_float32
-from pteron.ops.workgroups import tiled
+from pteron.ops.workgroups import stores, tiled
 
 WORTH_TILES = 16  # channels of a group that leave not too much of a tile empty
 
@@ -175,8 +175,8 @@ def conv_with_clamp(
     routes = []
     if not transposed and most >= WORTH_TILES and x.dtype.is_float:
         ragged = out.dtype.itemsize == 4
-        more = {"POINTWISE": window.is_pointwise, "RAGGED": ragged, "WHOLE": not ragged}
-        product = Dispatch("conv_group", bindings, params, fold(0), {**defines, **more})
+        flags = {**defines, **stores(not ragged), "POINTWISE": window.is_pointwise}
+        product = Dispatch("conv_group", bindings, params, fold(0), flags)
         shape = outs // groups, numel(places)
         dispatch = tiled(product, *shape, matrices=numel(batch) * groups, columns_first=True)
         routes = [Route("tile gemm", [dispatch], when=None if ragged else numel(places) % 4 == 0, home=GPU)]

@@ -13,7 +13,7 @@ from pteron.ops.conv import WORTH_TILES, Window, lift, spread
 from pteron.ops.matmul import TILE, check_bias, check_rows, tiles_1d
 from pteron.ops.quantized import check_matrix
 from pteron.ops.shapes import broadcast, broadcast_strides, contiguous, merge
-from pteron.ops.workgroups import tiled, workgroup_routes
+from pteron.ops.workgroups import stores, tiled, workgroup_routes
 
 # The longest sum of products of 9 and 8 bits that surely fits 32.
 LONGEST_SUM = 2**31 // (255 * 128)
@@ -96,9 +96,7 @@ def _linear(
     whole = columns % 4 == 0
     shared = []
     if depth % 4 == 0 and (whole or out.dtype.itemsize == 4):
-        product = Dispatch(
-            "q8ta_linear_group", bindings, params, fold(0), {**defines, "WHOLE": whole, "RAGGED": not whole}
-        )
+        product = Dispatch("q8ta_linear_group", bindings, params, fold(0), {**defines, **stores(whole)})
         shared = workgroup_routes(product, rows, columns, step=16)
     if depth % 4 or not whole:
         general = Dispatch("q8ta_linear_any", bindings, params, tiles_1d(rows * columns), defines)

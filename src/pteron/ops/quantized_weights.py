@@ -12,7 +12,7 @@ from pteron.graph.values import numel
 from pteron.ops.linear_q4 import linear_q4gsw
 from pteron.ops.matmul import TILE, all_float32, check_rows, tiles_1d
 from pteron.ops.quantized import affine_blocks, check_matrix, per_token
-from pteron.ops.workgroups import workgroup_routes
+from pteron.ops.workgroups import stores, workgroup_routes
 
 # -- one scale per column ---------------------------------------------------------------------------
 
@@ -77,8 +77,7 @@ def channelwise(
     whole = columns % 4 == 0
     shared = []
     if in_quads and (whole or out.dtype.itemsize == 4):
-        defines = {"WHOLE": whole, "RAGGED": not whole}
-        product = Dispatch("linear_channelwise_group", bindings, params, fold(0), defines, unpack[0])
+        product = Dispatch("linear_channelwise_group", bindings, params, fold(0), stores(whole), unpack[0])
         shared = workgroup_routes(product, rows, columns)
     if not in_quads or not all_float32(x, scales, out):
         grid = tiles_1d(rows * columns)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pteron.graph.dispatch import (
     GPU,
     WORKGROUP,
-    Define,
     Dispatch,
     Route,
     Scratch,
@@ -22,7 +21,7 @@ from pteron.graph.op import check, op
 from pteron.graph.values import numel
 from pteron.ops.matmul import TILE, all_float32, check_rows, tiles, tiles_1d
 from pteron.ops.quantized import check_matrix
-from pteron.ops.workgroups import FEW_ROWS, tiled
+from pteron.ops.workgroups import FEW_ROWS, stores, tiled
 
 # Invocations that share the work of one row of logits.
 PARTS = 32
@@ -124,8 +123,8 @@ def _tile_route(
     """For GPUs, unless most of a tile would be empty. Narrow elements must come in whole quads."""
     ragged = out.dtype.itemsize == 4
     fits = rows > FEW_ROWS and (ragged or columns % 4 == 0)
-    defines: dict[str, Define] = {"RAGGED": ragged, "WHOLE": not ragged}
-    tile = tiled(replace(product, defines=defines), rows, columns, rows_first=rows_first, columns_first=True)
+    product = replace(product, defines=stores(not ragged))
+    tile = tiled(product, rows, columns, rows_first=rows_first, columns_first=True)
     return Route("tile gemm", [tile], when=fits, home=GPU)
 
 

@@ -16,8 +16,13 @@ FEW_ROWS = 16  # for which teams beat tiles, most of whose rows would be empty
 SIDE = 64  # rows and columns of a tile
 
 
+def stores(whole: bool) -> dict[str, Define]:
+    """How lib/put_four writes four neighbours: as a quad, or one by one, if they have a word each."""
+    return {"WHOLE": whole, "RAGGED": not whole}
+
+
 def workgroup_routes(product: Dispatch, rows: int, columns: int, step: int = 4) -> list[Route]:
-    """A route for each number of rows, at any grid. `step`: quads in depth that a tile brings at a time."""
+    """Whatever the grid of `product`, a route for each number of rows. `step`: quads in depth that a tile brings at a time."""
     return [
         Route("team gemv", [_teams(product, rows, columns, 1)], when=rows == 1, home=GPU),
         Route("team few rows", [_teams(product, rows, columns, TEAM_ROWS)], when=rows <= FEW_ROWS, home=GPU),

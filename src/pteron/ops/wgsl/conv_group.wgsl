@@ -7,8 +7,8 @@
 @group(0) @binding(4) var<uniform> p: Params;
 //#include conv
 
-alias quad_t = vec4<f32>;
-alias sum4_t = vec4<f32>;
+//#include float_quads
+//#include put_four
 
 fn inputs() -> u32 { return p.in_channels / p.groups; }
 fn channels() -> u32 { return p.out_channels / p.groups; }
@@ -54,22 +54,12 @@ fn column_quad(matrix: u32, column: u32, k: u32) -> vec4<f32> {
     return v;
 }
 
-fn times(a: vec4<f32>, b: vec4<f32>) -> f32 { return dot(a, b); }
-
 fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<f32>) {
     let plane = matrix * channels() + row;
     var v = sum;
     if (HAS_BIAS) { v += f32(bias_at(plane % p.out_channels)); }
     if (CLAMPED) { v = clamp(v, vec4<f32>(p.low), vec4<f32>(p.high)); }
-    let first = plane * volume(p.output) + column;
-//#if RAGGED
-    for (var n = 0u; n < min(4u, volume(p.output) - column); n++) { y_set(first + n, y_t(v[n])); }
-//#end
-//#if WHOLE
-    y_put(first / 4u, y_t4(v));
-//#end
+    put_four(plane * volume(p.output) + column, volume(p.output) - column, v);
 }
 
-//#if IN_TILES
 //#include dot_tiles
-//#end

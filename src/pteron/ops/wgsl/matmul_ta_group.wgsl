@@ -6,8 +6,8 @@
 
 struct Params { rows: u32, columns: u32, depth: u32 }
 
-alias quad_t = vec4<f32>;
-alias sum4_t = vec4<f32>;
+//#include float_quads
+//#include put_four
 
 fn extent() -> Extent { return Extent(u32(p.rows > 0u), p.rows, p.columns, (p.depth + 3u) / 4u); }
 
@@ -24,17 +24,8 @@ fn column_quad(matrix: u32, column: u32, k: u32) -> vec4<f32> {
     return v;
 }
 
-fn times(a: vec4<f32>, b: vec4<f32>) -> f32 { return dot(a, b); }
-
 fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<f32>) {
-//#if RAGGED
-    for (var n = 0u; n < min(4u, p.columns - column); n++) { y_set(row * p.columns + column + n, y_t(sum[n])); }
-//#end
-//#if WHOLE
-    y_put((row * p.columns + column) / 4u, y_t4(sum));
-//#end
+    put_four(row * p.columns + column, p.columns - column, sum);
 }
 
-//#if IN_TILES
 //#include dot_tiles
-//#end

@@ -58,6 +58,4 @@ fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<i32>) {
     y_put((plane * positions() + column) / 4u, y_t4(requantize(v)));
 }
 
-//#if IN_TILES
 //#include dot_tiles
-//#end

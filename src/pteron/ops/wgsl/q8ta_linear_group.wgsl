@@ -18,6 +18,7 @@ struct Params {
 }
 
 //#include requantize
+//#include put_four
 
 alias quad_t = u32;
 alias sum4_t = vec4<i32>;
@@ -36,12 +37,7 @@ fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<i32>) {
     if (HAS_BIAS) { v += vec4<f32>(bias_quad(column / 4u)); }
     if (RELU) { v = max(v, vec4<f32>(0.0)); }
     if (REQUANTIZE) { v = requantize(v); }
-//#if RAGGED
-    for (var n = 0u; n < min(4u, p.columns - column); n++) { y_set(row * p.columns + column + n, y_t(v[n])); }
-//#end
-//#if WHOLE
-    y_put((row * p.columns + column) / 4u, y_t4(v));
-//#end
+    put_four(row * p.columns + column, p.columns - column, v);
 }
 
 //#if IN_TEAMS

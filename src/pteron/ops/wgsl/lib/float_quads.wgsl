@@ -1,0 +1,5 @@
+// Quads and sums of products by the workgroup that are floats.
+alias quad_t = vec4<f32>;
+alias sum4_t = vec4<f32>;
+
+fn times(a: vec4<f32>, b: vec4<f32>) -> f32 { return dot(a, b); }
