@@ -22,7 +22,10 @@ def stores(whole: bool) -> dict[str, Define]:
 
 
 def workgroup_routes(product: Dispatch, rows: int, columns: int, step: int = 4) -> list[Route]:
-    """Whatever the grid of `product`, a route for each number of rows. `step`: quads in depth that a tile brings at a time."""
+    """A route for each number of rows; `product` as it is but for its grid.
+
+    `step`: quads in depth that a tile brings at a time.
+    """
     return [
         Route("team gemv", [_teams(product, rows, columns, 1)], when=rows == 1, home=GPU),
         Route("team few rows", [_teams(product, rows, columns, TEAM_ROWS)], when=rows <= FEW_ROWS, home=GPU),
