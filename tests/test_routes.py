@@ -23,10 +23,19 @@ def quantised(columns: int, depth: int, group: int) -> tuple[torch.Tensor, ...]:
 
 
 @pytest.mark.parametrize(
-    ("depth", "columns", "group"), [(64, 130, 32), (72, 5, 24), (16, 64, 8), (576, 70, 64)]
+    ("depth", "columns", "group", "lives"),
+    [
+        (64, 130, 32, (67, 1, 8, 3, 19, 67)),
+        (72, 5, 24, (19, 1, 8, 3, 19)),
+        (16, 64, 8, (19, 1, 8, 3, 19)),
+        (576, 70, 64, (67, 1, 8, 3, 19, 67)),
+        (24, 518, 8, (1030, 9, 1014)),  # enough for large tiles
+    ],
 )
 @pytest.mark.parametrize("biased", [False, True])
-def test_linear_q4(routed: Device, depth: int, columns: int, group: int, biased: bool) -> None:
+def test_linear_q4(
+    routed: Device, depth: int, columns: int, group: int, lives: tuple[int, ...], biased: bool
+) -> None:
     packed, scales, weight = quantised(columns, depth, group)
     bias = torch.linspace(-1, 1, columns) if biased else None
 
@@ -38,7 +47,7 @@ def test_linear_q4(routed: Device, depth: int, columns: int, group: int, biased:
         "et_vk.linear_q4gsw.default",
         lambda n: [torch.randn(n, depth), packed, scales, group, bias],
         product,
-        (67, 1, 8, 3, 19, 67),
+        lives,
         rtol=1e-4,
         atol=1e-3,
     )

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from pteron.graph.dispatch import GPU, SOFTWARE, SUBGROUP, WORKGROUP, Define, Dispatch, Route, describe, fold
+from pteron.graph.dispatch import (
+    GPU,
+    SOFTWARE,
+    SUBGROUP,
+    WORKGROUP,
+    Define,
+    Dispatch,
+    Grid,
+    Number,
+    Route,
+    describe,
+    fold,
+)
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import numel
@@ -14,7 +27,8 @@ from pteron.ops.outputs import SideBySide
 ROWS = 4  # that one invocation computes, where there are several
 TEAM_COLUMNS = 2 * WORKGROUP // 16  # of a workgroup of teams
 FEW_ROWS = 2 * ROWS  # for which teams beat tiles, most of whose rows would be empty
-TILE = 64  # rows and columns of a workgroup that shares its memory
+LARGE_TILE, SMALL_TILE = 64, 32  # rows and columns of a workgroup that shares its memory
+MANY_ELEMENTS = 128 * LARGE_TILE**2  # of outputs whose large tiles keep a GPU busy
 SUBGROUP_COLUMNS = 64  # of a workgroup whose lanes share x
 
 
@@ -59,7 +73,7 @@ def product_q4(
     check_bias(bias, columns)
     rows = numel(x.shape[:-1])
     bindings = {"x": x, "weights": weights, "scales": scales, "bias": bias or scales, **sides.bindings}
-    params = {
+    params: dict[str, Number] = {
         "rows": rows,
         **sides.params,
         "depth": depth,
@@ -67,12 +81,34 @@ def product_q4(
         "group": group_size,
         "scale_row": scales.shape[1],
     }
-    defines: dict[str, Define] = {"HAS_BIAS": bias is not None, **sides.defines}
+    work = Work(bindings, params, {"HAS_BIAS": bias is not None, **sides.defines}, rows, columns)
     if not all_float32(x, scales, bias, *outs) or packed % 4 or group_size % 8 or depth % group_size:
-        grid = tiles_1d(rows * columns)
-        return [Route("any", [Dispatch("linear_q4_any", bindings, params, grid, defines)])]
+        return [Route("any", [work.dispatch("linear_q4_any", tiles_1d(rows * columns))])]
+    few = work.team_routes() if group_size % 32 == 0 and packed % 16 == 0 else []
+    return [
+        *work.subgroup_routes(),
+        *few,
+        work.route("gemv", "linear_q4", (1, WORKGROUP), rows == 1),
+        *work.tile_routes(),
+        work.route("gemm", "linear_q4", (ROWS, WORKGROUP)),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be done, and the kernels for it."""
+
+    bindings: Mapping[str, LiveTensor]
+    params: Mapping[str, Number]
+    defines: Mapping[str, Define]
+    rows: int
+    columns: int
+
+    def dispatch(self, kernel: str, grid: Grid, **defines: Define) -> Dispatch:
+        return Dispatch(kernel, self.bindings, self.params, grid, {**self.defines, **defines})
 
     def route(
+        self,
         name: str,
         kernel: str,
         block: tuple[int, int],
@@ -82,25 +118,40 @@ def product_q4(
     ) -> Route:
         """A kernel whose workgroups compute so many rows and columns each."""
         down, across = block
-        grid = fold(-(-rows // down) * -(-columns // across))
-        sizes: dict[str, Define] = {"ROWS": down, "SIXTEEN": down == 16, "ELEMENT": "f32"}
-        return Route(name, [Dispatch(kernel, bindings, params, grid, defines | sizes)], when, needs, home)
+        grid = fold(-(-self.rows // down) * -(-self.columns // across))
+        dispatch = self.dispatch(kernel, grid, ROWS=down, SIXTEEN=down == 16, ELEMENT="f32")
+        return Route(name, [dispatch], when, needs, home)
 
-    def shared(name: str, kernel: str, down: int, when: bool | None = None) -> Route:
-        return route(name, kernel, (down, SUBGROUP_COLUMNS), when, SUBGROUP, SOFTWARE)
+    def subgroup_routes(self) -> list[Route]:
+        """Lanes that share x, for software adapters."""
 
-    def teams(name: str, down: int, when: bool) -> Route:
-        return route(name, "linear_q4_teams", (down, TEAM_COLUMNS), when, home=GPU)
+        def route(name: str, kernel: str, down: int, when: bool | None = None) -> Route:
+            return self.route(name, kernel, (down, SUBGROUP_COLUMNS), when, SUBGROUP, SOFTWARE)
 
-    few: list[Route] = []
-    if group_size % 32 == 0 and packed % 16 == 0:
-        few = [teams("team gemv", 1, rows == 1), teams("team few rows", ROWS, rows <= FEW_ROWS)]
-    return [
-        shared("subgroup gemv", "linear_q4_row", 1, rows == 1),
-        shared("subgroup few rows", "linear_q4_subgroup", 8, rows <= 8),
-        shared("subgroup gemm", "linear_q4_subgroup", 16),
-        *few,
-        route("gemv", "linear_q4", (1, WORKGROUP), rows == 1),
-        route("tile gemm", "linear_q4_tile", (TILE, TILE), home=GPU),
-        route("gemm", "linear_q4", (ROWS, WORKGROUP)),
-    ]
+        return [
+            route("subgroup gemv", "linear_q4_row", 1, self.rows == 1),
+            route("subgroup few rows", "linear_q4_subgroup", 8, self.rows <= 8),
+            route("subgroup gemm", "linear_q4_subgroup", 16),
+        ]
+
+    def team_routes(self) -> list[Route]:
+        """Lanes that share the depth of a column, where four words lie in one group."""
+
+        def route(name: str, down: int, when: bool) -> Route:
+            return self.route(name, "linear_q4_teams", (down, TEAM_COLUMNS), when, home=GPU)
+
+        return [
+            route("team gemv", 1, self.rows == 1),
+            route("team few rows", ROWS, self.rows <= FEW_ROWS),
+        ]
+
+    def tile_routes(self) -> list[Route]:
+        """Lanes that share x and W in workgroup memory."""
+
+        def route(name: str, side: int, when: bool | None = None) -> Route:
+            return self.route(name, "linear_q4_tile", (side, side), when, home=GPU)
+
+        return [
+            route("large tile gemm", LARGE_TILE, self.rows * self.columns >= MANY_ELEMENTS),
+            route("small tile gemm", SMALL_TILE),
+        ]
