@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pteron.graph.dispatch import (
-    GPU,
     WORKGROUP,
     Bound,
     Dispatch,
@@ -27,7 +26,7 @@ from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
 from pteron.ops.elementwise import F32_MAX
 from pteron.ops.matmul import all_float32
-from pteron.ops.workgroups import stores, tiled
+from pteron.ops.workgroups import stores, tile_routes
 
 WORTH_TILES = 16  # channels of a group that leave not too much of a tile empty
 
@@ -172,14 +171,19 @@ def conv_with_clamp(
     bindings: dict[str, Bound] = {"x": x, "weight": weight, "bias": bias or weight, "y": out}
     # By the largest shape, which never changes: every tile is right for any number of channels.
     most = weight.max_shape[1] if transposed else weight.max_shape[0] // groups
-    routes = []
+    routes: list[Route] = []
     if not transposed and most >= WORTH_TILES and x.dtype.is_float:
         ragged = out.dtype.itemsize == 4
         flags = {**defines, **stores(not ragged), "POINTWISE": window.is_pointwise}
         product = Dispatch("conv_group", bindings, params, fold(0), flags)
-        shape = outs // groups, numel(places)
-        dispatch = tiled(product, *shape, matrices=numel(batch) * groups, columns_first=True)
-        routes = [Route("tile gemm", [dispatch], when=None if ragged else numel(places) % 4 == 0, home=GPU)]
+        routes = tile_routes(
+            product,
+            outs // groups,
+            numel(places),
+            matrices=numel(batch) * groups,
+            columns_first=True,
+            when=None if ragged else numel(places) % 4 == 0,
+        )
     if not all_float32(x, weight, bias, out):
         general = Dispatch("conv_any", bindings, params, threads(quads(out.numel)), defines)
         return [*routes, Route("any", [general])]

@@ -5,7 +5,7 @@ Sums are exact integers; only the result is scaled, and brought to the output's 
 
 from __future__ import annotations
 
-from pteron.graph.dispatch import GPU, WORKGROUP, Dispatch, Number, Route, describe, fold, quads, threads
+from pteron.graph.dispatch import WORKGROUP, Dispatch, Number, Route, describe, fold, quads, threads
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
 from pteron.graph.values import Shape, numel
@@ -13,7 +13,7 @@ from pteron.ops.conv import WORTH_TILES, Window, lift, spread
 from pteron.ops.matmul import TILE, check_bias, check_rows, tiles_1d
 from pteron.ops.quantized import check_matrix
 from pteron.ops.shapes import broadcast, broadcast_strides, contiguous, merge
-from pteron.ops.workgroups import stores, tiled, workgroup_routes
+from pteron.ops.workgroups import stores, tile_routes, workgroup_routes
 
 # The longest sum of products of 9 and 8 bits that surely fits 32.
 LONGEST_SUM = 2**31 // (255 * 128)
@@ -265,9 +265,17 @@ def _conv2d(
     if transposed or weights.max_shape[0] // groups < WORTH_TILES or weights.rank != 2 or steps[0] % 4:
         return [plain]
     product = Dispatch("q8ta_conv2d_group", bindings, params, fold(0), defines)
-    rows, positions = channels // groups, numel(out.shape[-2:])
-    tile = tiled(product, rows, positions, step=16, matrices=x.shape[0] * groups, columns_first=True)
-    return [Route("tile gemm", [tile], when=positions % 4 == 0, home=GPU), plain]
+    positions = numel(out.shape[-2:])
+    tiles = tile_routes(
+        product,
+        channels // groups,
+        positions,
+        step=16,
+        matrices=x.shape[0] * groups,
+        columns_first=True,
+        when=positions % 4 == 0,
+    )
+    return [*tiles, plain]
 
 
 # -- element by element -----------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pteron.graph.dispatch import (
-    GPU,
     WORKGROUP,
     Dispatch,
     Route,
@@ -21,7 +20,7 @@ from pteron.graph.op import check, op
 from pteron.graph.values import numel
 from pteron.ops.matmul import TILE, all_float32, check_rows, tiles, tiles_1d
 from pteron.ops.quantized import check_matrix
-from pteron.ops.workgroups import FEW_ROWS, stores, tiled
+from pteron.ops.workgroups import FEW_ROWS, stores, tile_routes
 
 # Invocations that share the work of one row of logits.
 PARTS = 32
@@ -109,7 +108,7 @@ def linear_dw(d_out: LiveTensor, x: LiveTensor, out: LiveTensor) -> list[Route]:
     bindings = {"a": d_out, "b": x, "y": out}
     params = {"rows": rows, "columns": columns, "depth": depth}
     product = Dispatch("matmul_ta_group", bindings, params, fold(0))
-    routes = [_tile_route(product, out, rows, columns, rows_first=True)]
+    routes = _tile_routes(product, out, rows, columns, rows_first=True)
     if all_float32(d_out, x, out):
         whole = rows % 4 == 0 and columns % 4 == 0
         tile = Dispatch("matmul_ta", bindings, params, tiles(rows, columns))
@@ -117,15 +116,14 @@ def linear_dw(d_out: LiveTensor, x: LiveTensor, out: LiveTensor) -> list[Route]:
     return [*routes, Route("any", [Dispatch("matmul_ta_any", bindings, params, tiles_1d(rows * columns))])]
 
 
-def _tile_route(
+def _tile_routes(
     product: Dispatch, out: LiveTensor, rows: int, columns: int, rows_first: bool = False
-) -> Route:
+) -> list[Route]:
     """For GPUs, unless most of a tile would be empty. Narrow elements must come in whole quads."""
     ragged = out.dtype.itemsize == 4
     fits = rows > FEW_ROWS and (ragged or columns % 4 == 0)
     product = replace(product, defines=stores(not ragged))
-    tile = tiled(product, rows, columns, rows_first=rows_first, columns_first=True)
-    return Route("tile gemm", [tile], when=fits, home=GPU)
+    return tile_routes(product, rows, columns, rows_first=rows_first, columns_first=True, when=fits)
 
 
 @op("et_vk.linear_q4gsw_backward.default")
@@ -157,17 +155,17 @@ def linear_q4gsw_backward(
         "scale_row": scales.shape[1],
     }
     product = Dispatch("matmul_q4_group", bindings, params, fold(0))
-    shared = _tile_route(product, out, rows, columns)
+    shared = _tile_routes(product, out, rows, columns)
     whole = columns == 2 * packed and packed % 4 == 0 and group_size % 8 == 0
     if not (whole and all_float32(d_out, scales, out)):
         general = Dispatch("matmul_q4_any", bindings, params, tiles_1d(rows * columns))
-        return [shared, Route("any", [general])]
+        return [*shared, Route("any", [general])]
 
     def route(name: str, tall: int, when: bool | None) -> Route:
         grid = fold(-(-(columns // 8 * -(-rows // tall)) // WORKGROUP))
         return Route(name, [Dispatch("matmul_q4", bindings, params, grid, {"ROWS": tall})], when)
 
-    return [shared, route("gemv", 1, rows == 1), route("gemm", TILE, None)]
+    return [*shared, route("gemv", 1, rows == 1), route("gemm", TILE, None)]
 
 
 @op("et_vk.q4gsw_requant.default")

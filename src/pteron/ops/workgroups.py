@@ -13,7 +13,8 @@ from pteron.graph.dispatch import GPU, Define, Dispatch, Route, fold
 TEAM_COLUMNS = 8  # of a workgroup
 TEAM_ROWS = 4
 FEW_ROWS = 16  # for which teams beat tiles, most of whose rows would be empty
-SIDE = 64  # rows and columns of a tile
+SMALL_SIDE, LARGE_SIDE = 32, 64  # rows and columns of a tile
+MANY_ELEMENTS = 128 * LARGE_SIDE**2  # of an output whose large tiles keep a GPU busy
 
 
 def stores(whole: bool) -> dict[str, Define]:
@@ -22,23 +23,21 @@ def stores(whole: bool) -> dict[str, Define]:
 
 
 def workgroup_routes(product: Dispatch, rows: int, columns: int, step: int = 4) -> list[Route]:
-    """A route for each number of rows; `product` as it is but for its grid.
+    """A route for each number of rows; `product` as it is but for its grid."""
 
-    `step`: quads in depth that a tile brings at a time.
-    """
+    def teams(name: str, tall: int, when: bool) -> Route:
+        grid = fold(-(-rows // tall) * -(-columns // TEAM_COLUMNS))
+        defines = {**product.defines, "IN_TEAMS": True, "ROWS": tall}
+        return Route(name, [replace(product, grid=grid, defines=defines)], when, home=GPU)
+
     return [
-        Route("team gemv", [_teams(product, rows, columns, 1)], when=rows == 1, home=GPU),
-        Route("team few rows", [_teams(product, rows, columns, TEAM_ROWS)], when=rows <= FEW_ROWS, home=GPU),
-        Route("tile gemm", [tiled(product, rows, columns, step)], home=GPU),
+        teams("team gemv", 1, rows == 1),
+        teams("team few rows", TEAM_ROWS, rows <= FEW_ROWS),
+        *tile_routes(product, rows, columns, step),
     ]
 
 
-def _teams(product: Dispatch, rows: int, columns: int, tall: int) -> Dispatch:
-    grid = fold(-(-rows // tall) * -(-columns // TEAM_COLUMNS))
-    return replace(product, grid=grid, defines={**product.defines, "IN_TEAMS": True, "ROWS": tall})
-
-
-def tiled(
+def tile_routes(
     product: Dispatch,
     rows: int,
     columns: int,
@@ -46,8 +45,21 @@ def tiled(
     matrices: int = 1,
     rows_first: bool = False,
     columns_first: bool = False,
-) -> Dispatch:
-    """`rows_first`, `columns_first`: whether it is not steps in depth that lie together in memory."""
-    grid = fold(matrices * -(-rows // SIDE) * -(-columns // SIDE))
-    order: dict[str, Define] = {"ROWS_FIRST": rows_first, "COLUMNS_FIRST": columns_first}
-    return replace(product, grid=grid, defines={**product.defines, **order, "IN_TILES": True, "QUADS": step})
+    when: bool | None = None,
+) -> list[Route]:
+    """In large tiles, or where these would be few, in small ones. `step`: quads in depth at a time.
+
+    `rows_first`, `columns_first`: whether it is not steps in depth that lie together in memory.
+    """
+    order = {"ROWS_FIRST": rows_first, "COLUMNS_FIRST": columns_first}
+
+    def tiles(name: str, side: int, when: bool | None) -> Route:
+        grid = fold(matrices * -(-rows // side) * -(-columns // side))
+        defines = {**product.defines, **order, "IN_TILES": True, "QUADS": step, "SIDE": side}
+        return Route(name, [replace(product, grid=grid, defines=defines)], when, home=GPU)
+
+    many = matrices * rows * columns >= MANY_ELEMENTS
+    return [
+        tiles("large tile gemm", LARGE_SIDE, when is not False and many),
+        tiles("small tile gemm", SMALL_SIDE, when),
+    ]

@@ -1,8 +1,8 @@
 // x @ W^T for many rows: a workgroup computes SIDE rows of SIDE columns. Step by step in depth it brings a slice of x
-// and one of W into its memory, read and decoded once for all; a lane has eight rows of four columns. See dot_quads.
+// and one of W into its memory, read and decoded once for all; a lane has every DOWN-th row of four columns. See
+// dot_quads.
 //#include dot_quads
 
-const SIDE = 64u;
 const DOWN = 8u;
 const ACROSS = SIDE / 4u;
 const LANES = DOWN * ACROSS;
