@@ -38,9 +38,8 @@ FEW = 8  # queries below this: lanes are better spent on keys than on queries
 TILE = 16  # queries that a workgroup of attention_tile takes
 FLASH_TILE = 32  # and one of attention_flash
 WIDEST = 256  # the head size up to which the tiles of attention_flash fit into 16 KiB
-STEP = 32  # keys below which attention_split cuts no chunk
-MOST_CHUNKS = 32  # that it cuts a context into: one invocation merges them
-MOST_PARTS = 1024  # that it leaves in memory, enough workgroups for any GPU
+MOST_PARTS = 1024  # that chunks of keys leave in memory: enough workgroups for any GPU
+MOST_TOGETHER = 8  # heads of queries that attention_decode takes at once
 
 # Quad d of the row of y that starts at element `first`. Only rows of whole quads own their words.
 STORE_QUADS = "fn store(first: u32, d: u32, value: vec4<f32>) { y_put(first / 4u + d, y_t4(value)); }"
@@ -136,18 +135,18 @@ def attention(
     }
     defines: dict[str, Define] = {"WIDTH": width, "CAUSAL": causal, "FROM_POSITION": context is None}
     bindings: dict[str, Bound] = {"q": q, "k": k, "v": v, "y": out, "start_pos": start_pos}
-    plain = Work(queries, params, defines, bindings)
+    plain = Work(queries, keys, params, defines, bindings)
     masked = plain
     if mask is not None:
         strides = _mask_strides(mask, (queries.batch, heads, queries.length), keys.length)
         kind = {"HAS_MASK": True, "MASK_IS_BOOL": mask.dtype.label == "bool"}
-        masked = Work(queries, {**params, **strides}, {**defines, **kind}, {**bindings, "mask": mask})
+        masked = Work(queries, keys, {**params, **strides}, {**defines, **kind}, {**bindings, "mask": mask})
+    largest = layout(q.max_shape), layout(k.max_shape)
     routes = []
     if width % 4 == 0 and width <= WIDEST:
-        largest = layout(q.max_shape), layout(k.max_shape)
-        routes += [_split(plain, masked, *largest), _flash(masked)]
+        routes += [_split(plain, masked, largest), _flash(masked)]
     if mask is None and width % 32 == 0 and all_float32(q, k, v, out):
-        routes += _subgroup_routes(plain)
+        routes += [_decode(plain, largest), _tile(plain)]
     return [*routes, _general(masked, out)]
 
 
@@ -156,6 +155,7 @@ class Work:
     """What the kernels have in common."""
 
     queries: Heads
+    keys: Heads
     params: Mapping[str, Number]
     defines: Mapping[str, Define]
     bindings: Mapping[str, Bound]
@@ -173,43 +173,72 @@ def _general(work: Work, out: LiveTensor) -> Route:
     return Route("any", [work.dispatch("attention", threads(work.queries.rows), code), *narrowing])
 
 
-def _subgroup_routes(work: Work) -> list[Route]:
-    """Without a mask: lanes share a query's keys where queries are few, a key's row where they are many."""
-    queries = work.queries
-    decode = work.dispatch("attention_decode", fold(queries.rows))
-    tile = work.dispatch("attention_tile", fold(queries.blocks(TILE)), LANES=TILE)
-    return [
-        Route("decode", [decode], when=queries.length < FEW, needs=SUBGROUP, home=SOFTWARE),
-        Route("tile", [tile], needs=SUBGROUP, home=SOFTWARE),
-    ]
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How the keys of a row are cut into chunks, for workgroups to share.
 
-
-def _split(plain: Work, masked: Work, most_queries: Heads, most_keys: Heads) -> Route:
-    """Few queries over a long context: workgroups take chunks of the keys, and a second kernel merges those.
-
-    How many keys are visible is not known here. The grid has a fixed number of chunks, and the kernel divides
-    among them the keys that there are: a grid for all that the cache may hold would run mostly workgroups
-    with nothing to do, and need a part for each.
+    How many keys are visible is not known when a grid is planned. It has a fixed number of chunks, and the
+    kernels divide among them the keys that there are: a grid for all that a cache may hold would run mostly
+    workgroups with nothing to do, and need memory for each.
     """
-    queries, quads_of_row = plain.queries, plain.queries.width // 4
-    longest = -(-most_keys.length // STEP)
-    chunks = max(1, min(MOST_CHUNKS, longest, MOST_PARTS // max(queries.rows, 1)))
-    few = most_queries.batch * most_queries.heads * min(most_queries.length, FEW - 1)
-    most_parts = max(few, min(MOST_PARTS, few * min(MOST_CHUNKS, longest)))
-    parts = Scratch("parts", 16 * most_parts * (quads_of_row + 1))
 
-    def with_parts(work: Work, *without: str) -> Work:
-        kept = {name: bound for name, bound in work.bindings.items() if name not in without}
-        return replace(
-            work,
-            bindings={**kept, "parts": parts},
-            params={**work.params, "chunks": chunks},
-            defines={**work.defines, "SPLIT": True, "STEP": STEP},
-        )
+    step: int  # chunks have a multiple of this many keys
+    most: int  # chunks: one invocation merges them
 
-    split = with_parts(masked, "y").dispatch("attention_split", fold(queries.rows * chunks))
-    merge = with_parts(plain, "q", "k", "v").dispatch("attention_merge", threads(queries.rows * quads_of_row))
-    return Route("split", [split, merge], when=queries.length < FEW, home=GPU)
+    def dispatches(
+        self, kernel: str, plain: Work, masked: Work, largest: tuple[Heads, Heads], together: int = 1
+    ) -> list[Dispatch]:
+        """A kernel that leaves a part of each chunk, `together` rows to a workgroup, and the merging."""
+        queries, per_row = plain.queries, plain.queries.width // 4
+        most = min(self.most, -(-largest[1].length // self.step))
+        chunks = max(1, min(most, MOST_PARTS // max(queries.rows, 1)))
+        few = replace(largest[0], length=min(largest[0].length, FEW - 1)).rows
+        parts = Scratch("parts", 16 * (per_row + 1) * max(few, min(MOST_PARTS, few * most)))
+
+        def with_parts(work: Work, *without: str) -> Work:
+            kept = {name: bound for name, bound in work.bindings.items() if name not in without}
+            return replace(
+                work,
+                bindings={**kept, "parts": parts},
+                params={**work.params, "chunks": chunks},
+                defines={**work.defines, "SPLIT": True, "STEP": self.step},
+            )
+
+        merging = with_parts(plain, "q", "k", "v")
+        return [
+            with_parts(masked, "y").dispatch(kernel, fold(queries.rows // together * chunks)),
+            merging.dispatch("attention_merge", threads(queries.rows * per_row)),
+        ]
+
+
+def _split(plain: Work, masked: Work, largest: tuple[Heads, Heads]) -> Route:
+    """Few queries: a workgroup for each chunk of keys."""
+    dispatches = Cut(step=32, most=32).dispatches("attention_split", plain, masked, largest)
+    return Route("split", dispatches, when=plain.queries.length < FEW, home=GPU)
+
+
+def _decode(work: Work, largest: tuple[Heads, Heads]) -> Route:
+    """Few queries: lanes divide the keys of a chunk, and heads that share keys are taken together."""
+    together = _divisor(largest[0].heads // largest[1].heads, MOST_TOGETHER)
+    rolled = replace(
+        work,
+        params={**work.params, "quads": work.queries.width // 4},
+        defines={**work.defines, "ROLLED": True, "TOGETHER": together},
+    )
+    dispatches = Cut(step=64, most=8).dispatches("attention_decode", work, rolled, largest, together)
+    fits = work.queries.length < FEW and work.queries.heads // work.keys.heads % together == 0
+    return Route("decode", dispatches, when=fits, needs=SUBGROUP, home=SOFTWARE)
+
+
+def _divisor(n: int, most: int) -> int:
+    """The largest divisor that is not more than `most`."""
+    return max(d for d in range(1, most + 1) if n % d == 0)
+
+
+def _tile(work: Work) -> Route:
+    """Many queries: lanes take a query each, and hand a key's row round."""
+    tile = work.dispatch("attention_tile", fold(work.queries.blocks(TILE)), LANES=TILE)
+    return Route("tile", [tile], needs=SUBGROUP, home=SOFTWARE)
 
 
 def _flash(work: Work) -> Route:

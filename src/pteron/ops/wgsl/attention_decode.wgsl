@@ -1,15 +1,17 @@
-// Attention of a few queries: eight lanes share one query and take every eighth key, each with a running
-// softmax of its own; at the end they are merged. Needs subgroups of at least eight lanes.
-@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;        // [B, S, Hq, D] in any order of dimensions
-@group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;        // [B, T, Hkv, D]
-@group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;        // [B, T, Hkv, D]
-@group(0) @binding(3) var<storage, read_write> y: array<vec4<f32>>;  // as q
+// Attention of a few queries in registers: eight lanes take every eighth key of a chunk, each with a running
+// softmax of its own, and are merged at the end. What a lane reads of a key serves TOGETHER heads of the queries.
+// attention_merge puts the chunks together. Needs subgroups of at least eight lanes.
+//#trusted
+// No key is read beyond the last visible one, which the rule has checked to lie in the cache.
+@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;            // [B, S, Hq, D] in any order of dimensions
+@group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;            // [B, T, Hkv, D]
+@group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;            // [B, T, Hkv, D]
+@group(0) @binding(3) var<storage, read_write> parts: array<vec4<f32>>;  // see attention_chunks
 @group(0) @binding(4) var<uniform> start_pos: vec4<i32>;
 @group(0) @binding(5) var<uniform> p: Params;
 
 //#include attention_params
-
-const QUADS = WIDTH / 4u;
+//#include attention_chunks
 
 @compute @workgroup_size(8)
 fn main(
@@ -17,38 +19,65 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let row = flat_group(group, groups);
-    if (row >= p.batch * p.heads * p.length) { return; }
-    let s = row % p.length;
-    let h = (row / p.length) % p.heads;
-    let b = row / (p.length * p.heads);
+    let i = flat_group(group, groups);
+    let sets = p.heads / TOGETHER;
+    if (i >= p.batch * sets * p.length * p.chunks) { return; }
+    let chunk = i % p.chunks;
+    let s = (i / p.chunks) % p.length;
+    let h = (i / (p.chunks * p.length)) % sets * TOGETHER;
+    let b = i / (p.chunks * p.length * sets);
+    let from_key = chunk * chunk_length(s);
+    let to_key = min(from_key + chunk_length(s), visible_keys(s));
+    if (from_key >= to_key) { return; }
+
     let q_first = (b * p.q_batch + s * p.q_length + h * p.q_head) / 4u;
     let k_first = (b * p.k_batch + (h / p.sharing) * p.k_head) / 4u;
-
-    var query: array<vec4<f32>, QUADS>;
-    var sum: array<vec4<f32>, QUADS>;
-    for (var d = 0u; d < QUADS; d++) {
-        query[d] = q[q_first + d] * p.scale;
-        sum[d] = vec4<f32>(0.0);
+    var query: array<array<vec4<f32>, QUADS>, TOGETHER>;
+    var sum: array<array<vec4<f32>, QUADS>, TOGETHER>;
+    var top: array<f32, TOGETHER>;
+    var total: array<f32, TOGETHER>;
+    var fade: array<f32, TOGETHER>;
+    var weight: array<f32, TOGETHER>;
+    var partial: array<vec4<f32>, TOGETHER>;
+    for (var n = 0u; n < TOGETHER; n++) {
+        top[n] = LOWEST;
+        total[n] = 0.0;
+        for (var d = 0u; d < QUADS; d++) {
+            query[n][d] = q[q_first + n * (p.q_head / 4u) + d] * p.scale;
+            sum[n][d] = vec4<f32>(0.0);
+        }
     }
-    var top = -3.0e38;
-    var total = 0.0;
-    for (var t = lane; t < visible_keys(s); t += 8u) {
+    for (var t = from_key + lane; t < to_key; t += 8u) {
         let first = k_first + t * (p.k_length / 4u);
-        var partial = vec4<f32>(0.0);
-        for (var d = 0u; d < QUADS; d++) { partial = fma(query[d], k[first + d], partial); }
-        let score = dot(partial, vec4<f32>(1.0));
-        let new_top = max(top, score);
-        let fade = exp(top - new_top);
-        let weight = exp(score - new_top);
-        top = new_top;
-        total = total * fade + weight;
-        for (var d = 0u; d < QUADS; d++) { sum[d] = fma(vec4<f32>(weight), v[first + d], sum[d] * fade); }
+        for (var n = 0u; n < TOGETHER; n++) { partial[n] = vec4<f32>(0.0); }
+        for (var d = 0u; d < p.quads; d++) {
+            let key = k[first + d];
+            for (var n = 0u; n < TOGETHER; n++) { partial[n] = fma(query[n][d], key, partial[n]); }
+        }
+        for (var n = 0u; n < TOGETHER; n++) {
+            let score = dot(partial[n], vec4<f32>(1.0));
+            let new_top = max(top[n], score);
+            fade[n] = exp(top[n] - new_top);
+            weight[n] = exp(score - new_top);
+            top[n] = new_top;
+            total[n] = total[n] * fade[n] + weight[n];
+        }
+        for (var d = 0u; d < p.quads; d++) {
+            let value = v[first + d];
+            for (var n = 0u; n < TOGETHER; n++) {
+                sum[n][d] = fma(vec4<f32>(weight[n]), value, sum[n][d] * fade[n]);
+            }
+        }
     }
-    let fade = exp(top - subgroupMax(top));
-    let whole = 1.0 / subgroupAdd(total * fade);
-    for (var d = 0u; d < QUADS; d++) {
-        let merged = subgroupAdd(sum[d] * fade) * whole;
-        if (d % 8u == lane) { y[q_first + d] = merged; }
+    for (var n = 0u; n < TOGETHER; n++) {
+        let part = part_of(row_of(b, h + n, s), chunk);
+        let highest = subgroupMax(top[n]);
+        let share = exp(top[n] - highest);
+        let whole = subgroupAdd(total[n] * share);
+        if (lane == 0u) { parts[part + QUADS] = vec4<f32>(highest, whole, 0.0, 0.0); }
+        for (var d = 0u; d < QUADS; d++) {
+            let merged = subgroupAdd(sum[n][d] * share);
+            if (d % 8u == lane) { parts[part + d] = merged; }
+        }
     }
 }

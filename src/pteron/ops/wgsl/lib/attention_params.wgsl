@@ -8,6 +8,9 @@ struct Params {
 //#if SPLIT
     chunks: u32,
 //#end
+//#if ROLLED
+    quads: u32,  // WIDTH / 4, for loops that compilers had better not unroll: registers would not suffice
+//#end
 }
 
 // Below every score. What starts here may be compared and subtracted, which infinity may not.
