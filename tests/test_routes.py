@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from pteron.gpu.device import Device
-from pteron.graph.dispatch import SUBGROUP
+from pteron.graph.choice import usable_routes
+from pteron.graph.dispatch import HALF, SUBGROUP, Route
 from tests.ops.rules import Fixed, Sym, check_rule
 
 
@@ -156,3 +157,11 @@ def test_this_adapter_has_what_the_other_tests_ran_on(device: Device) -> None:
     """Software adapters of eight lanes and real GPUs offer subgroups; if not, only half was tested."""
     lanes = np.array([device._smallest_subgroup()]) if "subgroup" in device.features else np.array([0])
     assert (SUBGROUP in device.route_features) == bool(lanes[0] >= 8)
+
+
+def test_a_route_may_need_several_features() -> None:
+    both = Route("both", [], needs=(SUBGROUP, HALF))
+    for offered, names in (((SUBGROUP,), ["plain"]), ((HALF,), ["plain"]), ((SUBGROUP, HALF), ["both"])):
+        node: Any = None  # asked for only where something is measured
+        usable = usable_routes(node, [both, Route("plain", [])], offered, None)
+        assert [route.name for route in usable] == names

@@ -17,7 +17,7 @@ from tests.operators import samples  # noqa: F401  gives every operator its samp
 from tests.operators.sample import SAMPLES, OneNodeGraph
 
 HERE = Path(__file__).parent / "tint"
-DEVICES = ((), (SOFTWARE, SUBGROUP), (GPU,), (GPU, SUBGROUP, HALF))  # by what they offer
+DEVICES = ((), (SOFTWARE, SUBGROUP, HALF), (GPU,), (GPU, SUBGROUP, HALF))  # by what they offer
 
 
 @pytest.fixture(scope="module")

@@ -68,9 +68,9 @@ def test_a_parameter_too_many_or_too_few_is_an_error() -> None:
 
 
 def test_a_literal_binding_fits_its_dtype_alone() -> None:
-    kernel = kernels.load("matmul")
-    assert kernel.binding("a").accepts(DType.float32)
-    assert not kernel.binding("a").accepts(DType.int32)
+    kernel = kernels.load("conv")
+    assert kernel.binding("x").accepts(DType.float32)
+    assert not kernel.binding("x").accepts(DType.int32)
     assert kernels.load("unary").binding("x").accepts(DType.bool)
 
 

@@ -32,7 +32,7 @@ def usable_routes(
 
     Routes written for another kind of device come last, where only a measurement finds them.
     """
-    runnable = [r for r in routes if r.needs is None or r.needs in features]
+    runnable = [r for r in routes if all(need in features for need in _needs(r))]
     runnable.sort(key=lambda route: route.home is not None and route.home not in features)
     always = next((i for i, route in enumerate(runnable) if route.when is None), len(runnable))
     usable, beyond = runnable[: always + 1], runnable[always + 1 :]
@@ -40,6 +40,10 @@ def usable_routes(
         return usable
     key = route_key(node)
     return usable + [route for route in beyond if choice.keeps(key, route.name)]
+
+
+def _needs(route: Route) -> tuple[str, ...]:
+    return (route.needs,) if isinstance(route.needs, str) else route.needs or ()
 
 
 def choose(node: Node, usable: list[Route], size: int, choice: Choice | None) -> Route | None:

@@ -9,7 +9,7 @@ compiled at load, and each call takes the first that fits.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import ceil, isqrt
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -66,18 +66,11 @@ class Route:
     name: str
     dispatches: list[Dispatch]
     when: bool | None = None
-    needs: str | None = None  # a feature of the device
+    needs: str | tuple[str, ...] | None = None  # features of the device
     home: str | None = None  # the kind of device it is written for: elsewhere it comes last
 
 
 Planned: TypeAlias = "Dispatch | list[Dispatch] | list[Route] | None"
-
-
-def settle(routes: list[Route], fixed: bool) -> list[Route]:
-    """All routes; or, where what they are chosen by never changes, the one that it always is."""
-    if not fixed:
-        return routes
-    return [replace(next(r for r in routes if r.when is not False), when=None)]
 
 
 def fold(groups: int) -> Grid:
@@ -119,6 +112,5 @@ __all__ = [
     "describe",
     "fold",
     "quads",
-    "settle",
     "threads",
 ]

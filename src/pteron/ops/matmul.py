@@ -22,7 +22,6 @@ from pteron.graph.dispatch import (
     Route,
     describe,
     fold,
-    settle,
 )
 from pteron.graph.dtypes import DType
 from pteron.graph.live import LiveTensor
@@ -168,16 +167,19 @@ class Product:
         general = Route("any", [self._dispatch("matmul_any", tiles_1d(batch * rows * columns))])
         tensors = (self.a, self.b, *self.outs, self.added.c if self.added else None)
         dtypes = {t.dtype for t in tensors if t is not None}
-        if dtypes == {DType.float16}:
-            return [*self._gpu_routes("f16", needs=HALF), general]
-        if dtypes != {DType.float32}:
+        if dtypes not in ({DType.float32}, {DType.float16}):
             return [general]
-        grid = tiles(rows, columns, batch)
-        tile = Route("vec4", [self._dispatch("matmul", grid, ELEMENT="f32")], when=self._is_whole)
-        plain = settle([tile, general], self.b.is_fixed)
-        return [*self._gpu_routes("f32"), *self._subgroup_routes(), *plain]
+        # Elements of float16 can be stored one at a time only where shaders know them.
+        element, needs = ("f16", (HALF,)) if dtypes == {DType.float16} else ("f32", ())
+        gpu = self._gpu_routes(element, needs)
+        if self.b.is_fixed and not self._is_whole:
+            return [*gpu, general]
+        whole = None if self.b.is_fixed else self._is_whole
+        tile = self._dispatch("matmul", tiles(rows, columns, batch), ELEMENT=element)
+        plain = Route("vec4", [tile], when=whole, needs=needs)
+        return [*gpu, *self._subgroup_routes(element, needs, whole), plain, general]
 
-    def _gpu_routes(self, element: str, needs: str | None = None) -> list[Route]:
+    def _gpu_routes(self, element: str, needs: tuple[str, ...]) -> list[Route]:
         batch, rows, columns, _ = self.sizes
         ragged = not (self.b.is_fixed and self._is_whole)
 
@@ -202,23 +204,21 @@ class Product:
             tiled("small tile gemm", SMALL_TILE, None),
         ]
 
-    def _subgroup_routes(self) -> list[Route]:
+    def _subgroup_routes(self, element: str, needs: tuple[str, ...], whole: bool | None) -> list[Route]:
         """Kernels whose lanes share a: for one row, and for tiles of eight and of sixteen."""
-        if self.b.is_fixed and not self._is_whole:
-            return []
-        rows, whole = self.sizes[1], self._is_whole
+        rows = self.sizes[1]
 
         def route(name: str, height: int, when: bool | None) -> Route:
             pieces = {"ALONE": height == 1, "EIGHT": height >= 8, "SIXTEEN": height == 16}
             dispatch = self._blocks(
-                "matmul_subgroup", height, 4 * LANES, ELEMENT="f32", ROWS=height, LANES=LANES, **pieces
+                "matmul_subgroup", height, 4 * LANES, ELEMENT=element, ROWS=height, LANES=LANES, **pieces
             )
-            return Route(name, [dispatch], when=when, needs=SUBGROUP, home=SOFTWARE)
+            return Route(name, [dispatch], when=when, needs=(SUBGROUP, *needs), home=SOFTWARE)
 
         return [
-            route("subgroup gemv", 1, whole and rows == 1),
-            route("subgroup few rows", 8, whole and rows <= 8),
-            route("subgroup gemm", 16, None if self.b.is_fixed else whole),
+            route("subgroup gemv", 1, whole is not False and rows == 1),
+            route("subgroup few rows", 8, whole is not False and rows <= 8),
+            route("subgroup gemm", 16, whole),
         ]
 
     @property

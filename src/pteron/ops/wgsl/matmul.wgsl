@@ -1,6 +1,6 @@
 // Matrix products, one invocation to a 4 x 4 tile. Depth is a multiple of 4, and so are columns unless TRANSPOSED.
-@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;      // [batch, rows, depth / 4]
-@group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;      // [batch, depth, columns / 4], or TRANSPOSED
+@group(0) @binding(0) var<storage, read> a: array<a_word>;         // [batch, rows, depth]
+@group(0) @binding(1) var<storage, read> b: array<b_word>;         // [batch, depth, columns], or TRANSPOSED
 @group(0) @binding(2) var<storage, read> c: array<c_word>;         // broadcast to [batch, rows, columns]
 @group(0) @binding(3) var<storage, read_write> y: array<ELEMENT>;  // [batch, rows, columns]
 @group(0) @binding(4) var<uniform> p: Params;
@@ -34,12 +34,12 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     var s2 = vec4<f32>(0.0);
     var s3 = vec4<f32>(0.0);
     for (var k = 0u; k < k4; k++) {
-        let block = mat4x4<f32>(b[at.x], b[at.y], b[at.z], b[at.w]);
+        let block = mat4x4<f32>(b_quad(at.x), b_quad(at.y), b_quad(at.z), b_quad(at.w));
         at += onward;
-        s0 += product(a[r.x + k], block);
-        s1 += product(a[r.y + k], block);
-        s2 += product(a[r.z + k], block);
-        s3 += product(a[r.w + k], block);
+        s0 += product(a_quad(r.x + k), block);
+        s1 += product(a_quad(r.y + k), block);
+        s2 += product(a_quad(r.z + k), block);
+        s3 += product(a_quad(r.w + k), block);
     }
     var sums = array<vec4<f32>, 4>(s0, s1, s2, s3);
     let end = min(row + 4u, p.rows);

@@ -3,8 +3,8 @@
 // so are columns unless TRANSPOSED. Needs subgroups of at least eight lanes.
 // Steps are short because software adapters make long code of every load, and the loop has to fit into a cache.
 //#trusted
-@group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;      // [batch, rows, depth / 4]
-@group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;      // [batch, depth, columns / 4], or TRANSPOSED
+@group(0) @binding(0) var<storage, read> a: array<a_word>;         // [batch, rows, depth]
+@group(0) @binding(1) var<storage, read> b: array<b_word>;         // [batch, depth, columns], or TRANSPOSED
 @group(0) @binding(2) var<storage, read> c: array<c_word>;         // broadcast to [batch, rows, columns]
 @group(0) @binding(3) var<storage, read_write> y: array<ELEMENT>;  // [batch, rows, columns]
 @group(0) @binding(4) var<uniform> p: Params;
@@ -44,17 +44,17 @@ fn main(
     var upper = Eight();
     var lower = Eight();
     for (var k = 0u; k < k4; k++) {
-        var w = mat4x4<f32>(b[at.x], b[at.y], b[at.z], b[at.w]);
+        var w = mat4x4<f32>(b_quad(at.x), b_quad(at.y), b_quad(at.z), b_quad(at.w));
         if (TRANSPOSED) { w = transpose(w); }
         at += onward;
 //#if ALONE
-        alone = add_four(shared_by_four(a[(matrix * p.rows + row) * k4 + k][member & 3u]), w, alone);
+        alone = add_four(shared_by_four(a_at(4u * ((matrix * p.rows + row) * k4 + k) + (member & 3u))), w, alone);
 //#end
 //#if EIGHT
-        upper = add_eight(a[first + k], w, upper);
+        upper = add_eight(a_quad(first + k), w, upper);
 //#end
 //#if SIXTEEN
-        lower = add_eight(a[second + k], w, lower);
+        lower = add_eight(a_quad(second + k), w, lower);
 //#end
     }
     // A loop of unknown length is not unrolled, and takes a fraction of the time to compile.
