@@ -16,9 +16,10 @@ from pteron.errors import InputError
 from pteron.fusion import PASSES, fuse
 from pteron.gpu.device import Device
 from pteron.graph.dtypes import DType
-from pteron.graph.values import Graph
+from pteron.graph.values import Graph, SymInt
+from pteron.workload import workload
 from tests.dynamic_shape.replay import poison
-from tests.graph.sketch import Sketch
+from tests.graph.sketch import Sketch, live
 from tests.ops.rules import OneNode, Sym, compare
 
 WIDTH, HEADS, SHARED, HEAD = 32, 6, 2, 16
@@ -221,6 +222,16 @@ def test_what_it_is_for() -> None:
     assert is_fused(graph)
     (node,) = fuse(graph).nodes
     assert set(node.mutates) == set(graph.states)
+
+
+def test_its_work_is_counted_as_that_of_attention() -> None:
+    def flops(graph: Graph) -> int | None:
+        swept = live(graph)
+        swept.resize({p.value.id: 9 for p in graph.inputs if isinstance(p.value, SymInt)})
+        return workload(graph.nodes[-1], swept.live).flops
+
+    apart, together = flops(drawn()), flops(fuse(drawn()))
+    assert apart == together == 4 * 4 * 8 * (10 + 11 + 12 + 13)  # heads and their width, and visible keys
 
 
 @pytest.mark.parametrize(
