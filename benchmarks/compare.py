@@ -97,7 +97,7 @@ class Samples:
 
     cpu_ms: list[float] = field(default_factory=list)
     wall_ms: list[float] = field(default_factory=list)
-    steady_cpu_ms: list[float] = field(default_factory=list)  # one per first call, where the row is about those
+    steady_cpu_ms: list[float] = field(default_factory=list)  # one per first call, if it is about them
     missing: str = ""
     note: str = ""
 

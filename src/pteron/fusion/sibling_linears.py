@@ -102,12 +102,12 @@ def _replaced(family: list[Linear], uses: Uses) -> Iterator[Node]:
 
 def _families(graph: Graph, uses: Uses) -> Iterator[list[Linear]]:
     """Linears that one kernel can compute together: two, or as many as it has outputs for."""
-    readers = Counter(_places(graph))
+    readers = Counter(id(v.constant) for node in graph.nodes for v in node.reads if isinstance(v, Tensor))
     alike: dict[tuple[Any, ...], list[list[Linear]]] = defaultdict(list)
     for node in graph.nodes:
         linear = _linear(node, uses)
         # A weight that others read too, such as an embedding's table, would have to be there twice.
-        if linear is None or readers[_place(linear.weight)] > 1:
+        if linear is None or readers[id(linear.weight.constant)] > 1:
             continue
         families = alike[linear.kin]
         if not families or not _has_room(families[-1], linear):
@@ -154,13 +154,3 @@ def _meaning(x: Tensor, uses: Uses) -> Any:
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return shape[:axis] + shape[axis + 1 :]
-
-
-def _places(graph: Graph) -> Iterator[tuple[int, int]]:
-    """Where the bytes of constants lie, as often as nodes read them."""
-    for node in graph.nodes:
-        yield from (_place(v) for v in node.reads if isinstance(v, Tensor) and v.constant is not None)
-
-
-def _place(tensor: Tensor) -> tuple[int, int]:
-    return tensor.constant.place if isinstance(tensor.constant, Constant) else (0, 0)

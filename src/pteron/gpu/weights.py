@@ -45,7 +45,9 @@ def _identity(tensor: Tensor) -> tuple[Any, ...]:
     if isinstance(constant, Joined):
         return (constant.axis, *map(_identity, constant.parts))
     assert constant is not None
-    return (*constant.place, constant.host_type, constant.dim_order, tensor.dtype)
+    data = constant.data
+    address = np.frombuffer(data, np.uint8).ctypes.data if len(data) else 0
+    return (address, len(data), constant.host_type, constant.dim_order, tensor.dtype)
 
 
 def upload_constant(device: Device, tensor: Tensor, buffer: Any) -> None:

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NewType, TypeAlias
 
-import numpy as np
-
 from pteron.graph.dtypes import DType
 
 if TYPE_CHECKING:
@@ -35,11 +33,6 @@ class Constant:
     data: memoryview
     host_type: str
     dim_order: tuple[int, ...] = ()  # outermost to innermost; nothing means row-major
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Where the bytes lie, and how many: the same for all values that name the same piece of the file."""
-        return np.frombuffer(self.data, np.uint8).ctypes.data if len(self.data) else 0, len(self.data)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
