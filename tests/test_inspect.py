@@ -111,6 +111,25 @@ def test_nodes_show_kernel_parameters_grid_and_bindings():
     assert dispatch.bindings["x"] == "v0: float32[1, 1, 7, 64]"
 
 
+def test_nodes_that_are_planned_alike_show_their_own_tensors(exported):
+    import torch
+
+    class Twins(torch.nn.Module):
+        def forward(self, a, b):
+            return a.tanh(), b.tanh()
+
+    length = torch.export.Dim("length", min=1, max=8)
+    program = exported(
+        "twins", lambda: (Twins(), (torch.zeros(8), torch.zeros(8)), ({0: length}, {0: length}))
+    )
+    with ProgramFile.open(program) as file:
+        nodes = inspect_method(file, "forward", size=5).nodes
+    assert [node.operator for node in nodes] == ["aten.tanh.default"] * 2
+    for node in nodes:
+        (dispatch,), (output,) = node.dispatches, node.outputs
+        assert dispatch.bindings["y"] == f"{output}: float32[5]"
+
+
 def test_a_symint_shows_its_value():
     (node, *_) = method("sdpa_dyn", size=9).nodes
     assert (node.operator, list(node.outputs.values()), node.dispatches) == ("sym_size.int", [9], ())

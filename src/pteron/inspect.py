@@ -22,7 +22,7 @@ from pteron.graph.dispatch import Bound, Grid, Number, Scratch
 from pteron.graph.dtypes import HOST_TYPES
 from pteron.graph.dynamic import check_shape, dynamic_dims
 from pteron.graph.inline import delegate_type
-from pteron.graph.live import Live, LiveGraph, LiveTensor
+from pteron.graph.live import Live, LiveGraph, LiveTensor, NodePlan
 from pteron.graph.lower import VULKAN_BACKEND, try_lower
 from pteron.graph.memory import Layout, aligned, lifetimes, plan_memory
 from pteron.graph.problems import findings
@@ -373,20 +373,24 @@ class _Model:
         node, plan = self.graph.nodes[index], self.live.plans[index]
         assert plan is not None
         dispatches = tuple(
-            DispatchInfo(d.kernel, d.grid, d.params, {name: self._bound(b) for name, b in d.bindings.items()})
+            DispatchInfo(
+                d.kernel, d.grid, d.params, {name: self._bound(b, plan) for name, b in d.bindings.items()}
+            )
             for d in plan.dispatches
         )
         outputs = {value.name: self.live.live[value.id] for value in node.writes}
         return NodeInfo(index, node.name, node.origin, outputs, plan.route, dispatches)
 
-    def _bound(self, bound: Bound) -> str:
+    def _bound(self, bound: Bound, plan: NodePlan) -> str:
         if isinstance(bound, LiveTensor):
-            return f"{bound.tensor.name}: {bound.dtype.label}{list(bound.shape)}"
+            tensor = plan.own.get(bound.tensor.id, bound.tensor)
+            return f"{tensor.name}: {bound.dtype.label}{list(bound.shape)}"
         if isinstance(bound, Scratch):
             return f"scratch {bound.name}: {bound.max_nbytes} bytes"
         if bound.symint is None:
             return str(bound.constant)
-        return f"{bound.symint.name} = {self.live.live[bound.symint.id]}"
+        symint = plan.own.get(bound.symint.id, bound.symint)
+        return f"{symint.name} = {self.live.live[symint.id]}"
 
 
 def _id(value: object) -> ValueId:

@@ -57,6 +57,60 @@ def test_a_shape_seen_before_evaluates_no_rule() -> None:
     assert swept.visits == visits + 3, "only the largest shape, which load planned, is new to the memory"
 
 
+def test_nodes_that_differ_in_their_values_alone_are_planned_once() -> None:
+    s = Sketch()
+    x, tables = s.input(128, 8), [s.constant(n, 8) for n in (50, 50, 60)]
+    positions = [s.integer() for _ in tables]
+    rows = [
+        s.add("aten.slice_copy.Tensor", table, 0, position, None, 1, shape=table.max_shape)
+        for table, position in zip(tables, positions, strict=True)
+    ]
+    ys = [s.add("aten.tanh.default", x, shape=(128, 8)) for _ in range(3)]
+    zs = [s.add("aten.sigmoid.default", y, shape=(128, 8)) for y in ys]
+    swept = live(s.finish(*rows, *zs))
+    before = swept.visits
+    at = dict(zip([p.id for p in positions], (3, 3, 3), strict=True))
+    assert len(swept.resize({x.id: (7, 8), **at}).nodes) == 9
+    assert swept.visits == before + 4, "one tanh, one sigmoid, and the slices of each size of table"
+    assert [shape_of(swept, z) for z in zs] == [(7, 8)] * 3
+    assert [shape_of(swept, row) for row in rows] == [(47, 8), (47, 8), (57, 8)]
+    swept.resize({x.id: (7, 8), **at, positions[1].id: 9})
+    assert [shape_of(swept, row) for row in rows] == [(47, 8), (41, 8), (57, 8)]
+
+
+def test_a_plan_that_is_taken_over_guards_its_own_integers() -> None:
+    s = Sketch()
+    x = s.input(1, 4, 2, 8)
+    caches = [s.constant(1, 16, 2, 8) for _ in range(4)]
+    positions = [s.integer() for _ in range(2)]
+    outs = [
+        s.add(
+            "sdpa_with_kv_cache.default", x, x, x, *pair, at, None, None, 0.0, True, None, shape=(1, 4, 2, 8)
+        )
+        for pair, at in zip((caches[:2], caches[2:]), positions, strict=True)
+    ]
+    swept = live(s.finish(*outs))
+    first, second = (p.id for p in positions)
+    swept.resize({x.id: (1, 3, 2, 8), first: 13, second: 0})
+    with pytest.raises(InputError, match="14"):
+        swept.resize({x.id: (1, 3, 2, 8), first: 0, second: 14})
+    swept.resize({x.id: (1, 3, 2, 8), first: 0, second: 13})
+
+
+def test_a_value_that_comes_twice_is_not_two_values() -> None:
+    s = Sketch()
+    x, y = s.input(8), s.input(8)
+    twice = s.add("aten.add.Tensor", x, x, 1, shape=(8,))
+    sums = s.add("aten.add.Tensor", x, y, 1, shape=(8,))
+    scaled = s.add("aten.add.Tensor", x, y, 2, shape=(8,))
+    swept = live(s.finish(twice, sums, scaled))
+    swept.resize({x.id: (5,), y.id: (1,)})
+    plans = swept.plans
+    assert [shape_of(swept, v) for v in (twice, sums, scaled)] == [(5,)] * 3
+    assert plans[1] is not None and plans[2] is not None
+    assert plans[1].dispatches[0].params != plans[2].dispatches[0].params
+
+
 def test_remembered_plans_are_bounded() -> None:
     graph, x, _ = residual()
     swept = live(graph)

@@ -233,7 +233,9 @@ class Executor:
 
     def _launch(self, node: int, route: str, number: int, dispatch: Dispatch) -> Launch:
         site = self._site_of[node, route, number]
-        return Launch(site, site.kernel.pack(dispatch.params), dispatch.grid)
+        if dispatch.packed is None:  # nodes that are planned alike share their dispatches
+            dispatch.packed = site.kernel.pack(dispatch.params)
+        return Launch(site, dispatch.packed, dispatch.grid)
 
     def commands(self, state: State) -> list[Command]:
         """The present plan as a flat list, kept until the plan or the state changes."""

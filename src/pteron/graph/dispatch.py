@@ -57,6 +57,7 @@ class Dispatch:
     grid: Grid
     defines: Mapping[str, int | float | bool | str] = field(default_factory=dict)
     code: str = ""  # WGSL that completes the kernel, such as an elementwise function
+    packed: bytes | None = None  # the GPU layer's form of `params`
 
 
 @dataclass(slots=True)

@@ -3,16 +3,17 @@
 A call changes the shapes of some inputs, or some SymInts. The sweep visits, in program order, the
 nodes that read what changed; each visit asks the operator's rule for its outputs' live shapes and
 its dispatches. Program order is a topological order, so one pass reaches the fixpoint. Plans are
-remembered per node by what they were made from. If anything is refused on the way, every change is
-taken back: a sweep happens whole or not at all.
+remembered per node by what they were made from, and a node that differs from another in nothing but
+which values it works on takes over that one's plan: a model of thirty layers is planned like one.
+If anything is refused on the way, every change is taken back: a sweep happens whole or not at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from pteron.errors import InputError, PteronError
 from pteron.graph.build import Problem
@@ -37,6 +38,7 @@ Live: TypeAlias = "Shape | int | float | None"  # None: a SymInt that no call ha
 
 # A decode loop that re-plans a node at every position must not hold on to every plan it made.
 REMEMBERED_PLANS_PER_NODE = 64
+REMEMBERED_PLANS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,19 @@ class NodePlan:
     dispatches: list[Dispatch]
     guards: tuple[Guard, ...]
     contents: tuple[ContentRule, ...] = ()
+    own: Mapping[ValueId, Value] = field(default_factory=dict)  # for the values of a twin in `dispatches`
     compiled: Any = None  # the GPU layer's form of `dispatches`
+
+    def taken_over(self, mine: Mapping[ValueId, Value]) -> NodePlan:
+        """The plan of a node that has `mine` where the planned one has other values."""
+        return NodePlan(
+            tuple([(mine[value].id, live) for value, live in self.results]),
+            self.route,
+            self.dispatches,
+            tuple([replace(guard, value=mine[guard.value].id) for guard in self.guards]),
+            tuple([replace(rule, tensor=cast(Tensor, mine[rule.tensor.id])) for rule in self.contents]),
+            mine,
+        )
 
 
 class LiveTensor:
@@ -184,6 +198,8 @@ class LiveGraph:
         self.visits = 0  # rules evaluated since load, for those who want to see how little a step costs
         self._memo: list[dict[tuple[Live, ...], NodePlan]] = [{} for _ in graph.nodes]
         self._keys = [_planning_values(node) for node in graph.nodes]
+        self._kinds = _kinds(graph, layout)
+        self._twins: dict[tuple[Any, ...], tuple[Kind, NodePlan]] = {}  # by form and live values
         self._consumers = _consumers(graph)
         self._building = True
         self._build()
@@ -307,7 +323,7 @@ class LiveGraph:
         plan = self._memo[index].get(key)
         try:
             if plan is None:
-                plan = _skipped(node) if self._is_skipped(node) else self._apply_rule(node)[0]
+                plan = _skipped(node) if self._is_skipped(node) else self._plan(node, key)
                 self._remember(index, key, plan)
             for guard in plan.guards:
                 value = live[guard.value]
@@ -324,6 +340,18 @@ class LiveGraph:
         for value, result in plan.results:
             self._set(value, result, undo, pending, change)
 
+    def _plan(self, node: Node, key: tuple[Live, ...]) -> NodePlan:
+        kind = self._kinds[node.index]
+        twin = self._twins.get((kind.form, *key))
+        if twin is not None:
+            other, plan = twin
+            return plan.taken_over(dict(zip(other.ids, kind.values, strict=True)))
+        plan, _ = self._apply_rule(node)
+        if len(self._twins) >= REMEMBERED_PLANS:
+            self._twins.clear()
+        self._twins[(kind.form, *key)] = kind, plan
+        return plan
+
     def _remember(self, index: int, key: tuple[Live, ...], plan: NodePlan) -> None:
         memo = self._memo[index]
         if len(memo) >= REMEMBERED_PLANS_PER_NODE:
@@ -333,6 +361,7 @@ class LiveGraph:
     def forget(self) -> None:
         """Plan everything anew at the next call, as when `choice` has changed its mind."""
         self._memo = [{} for _ in self.graph.nodes]
+        self._twins.clear()
         self.plans[:] = [None] * len(self.plans)
 
     # -- one node -------------------------------------------------------------------------------
@@ -395,6 +424,41 @@ class LiveGraph:
             self.indexing[node.index] = None
         name = route.name if route else ""
         return NodePlan(results, name, dispatches, tuple(guards), tuple(rules)), routes
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a node's plans depend on besides its live shapes, and the values it works on, in their order."""
+
+    form: int  # the same for nodes that are planned alike
+    values: tuple[Value, ...]
+
+    @property
+    def ids(self) -> list[ValueId]:
+        return [value.id for value in self.values]
+
+
+def _kinds(graph: Graph, layout: Layout) -> list[Kind]:
+    numbers: dict[Any, int] = {}  # forms are long to compare
+    kinds = []
+    for node in graph.nodes:
+        values: dict[Value, int] = {}
+        args = _form(node.args, values)
+        form = (node.name, node.when is not None, node.index in layout.copies, args)
+        kinds.append(Kind(numbers.setdefault(form, len(numbers)), tuple(values)))
+    return kinds
+
+
+def _form(arg: Arg, values: dict[Value, int]) -> Any:
+    """An argument with its values numbered in the order in which they come."""
+    if isinstance(arg, tuple):
+        return tuple([_form(item, values) for item in arg])
+    if isinstance(arg, Tensor):
+        place = values.setdefault(arg, len(values))
+        return (place, arg.dtype, arg.max_shape, arg.constant is not None)
+    if isinstance(arg, SymInt):
+        return (values.setdefault(arg, len(values)),)
+    return (type(arg), arg)
 
 
 def _skipped(node: Node) -> NodePlan:
