@@ -60,6 +60,18 @@ class Dispatch:
     packed: bytes | None = None  # the GPU layer's form of `params`
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the dispatches of several routes have in common."""
+
+    bindings: Mapping[str, Bound]
+    params: Mapping[str, Number]
+    defines: Mapping[str, Define]
+
+    def dispatch(self, kernel: str, grid: Grid, code: str = "", /, **defines: Define) -> Dispatch:
+        return Dispatch(kernel, self.bindings, self.params, grid, {**self.defines, **defines}, code)
+
+
 @dataclass(slots=True)
 class Route:
     """A way to do a node's work. `when` says whether it fits the live shape; None: it fits every one."""
@@ -110,6 +122,7 @@ __all__ = [
     "Planned",
     "Route",
     "Scratch",
+    "Shared",
     "describe",
     "fold",
     "quads",

@@ -7,7 +7,6 @@ uniform that a decode step moves without a new plan.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +17,9 @@ from pteron.graph.dispatch import (
     Bound,
     Define,
     Dispatch,
-    Grid,
-    Number,
     Route,
     Scratch,
+    Shared,
     describe,
     fold,
     threads,
@@ -135,12 +133,12 @@ def attention(
     }
     defines: dict[str, Define] = {"WIDTH": width, "CAUSAL": causal, "FROM_POSITION": context is None}
     bindings: dict[str, Bound] = {"q": q, "k": k, "v": v, "y": out, "start_pos": start_pos}
-    plain = Work(queries, keys, params, defines, bindings)
+    plain = Work(bindings, params, defines, queries, keys)
     masked = plain
     if mask is not None:
         strides = _mask_strides(mask, (queries.batch, heads, queries.length), keys.length)
         kind = {"HAS_MASK": True, "MASK_IS_BOOL": mask.dtype.label == "bool"}
-        masked = Work(queries, keys, {**params, **strides}, {**defines, **kind}, {**bindings, "mask": mask})
+        masked = Work({**bindings, "mask": mask}, {**params, **strides}, {**defines, **kind}, queries, keys)
     largest = layout(q.max_shape), layout(k.max_shape)
     routes = []
     if width % 4 == 0 and width <= WIDEST:
@@ -151,17 +149,11 @@ def attention(
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What the kernels have in common."""
+class Work(Shared):
+    """What the kernels have in common, and the operands that it is about."""
 
     queries: Heads
     keys: Heads
-    params: Mapping[str, Number]
-    defines: Mapping[str, Define]
-    bindings: Mapping[str, Bound]
-
-    def dispatch(self, kernel: str, grid: Grid, code: str = "", **defines: Define) -> Dispatch:
-        return Dispatch(kernel, self.bindings, self.params, grid, {**self.defines, **defines}, code)
 
 
 def _general(work: Work, out: LiveTensor) -> Route:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pteron.graph.dispatch import (
@@ -10,11 +10,9 @@ from pteron.graph.dispatch import (
     SOFTWARE,
     SUBGROUP,
     WORKGROUP,
-    Define,
-    Dispatch,
-    Grid,
     Number,
     Route,
+    Shared,
     describe,
     fold,
 )
@@ -81,9 +79,10 @@ def product_q4(
         "group": group_size,
         "scale_row": scales.shape[1],
     }
-    work = Work(bindings, params, {"HAS_BIAS": bias is not None, **sides.defines}, rows, columns)
+    shared = Shared(bindings, params, {"HAS_BIAS": bias is not None, **sides.defines})
     if not all_float32(x, scales, bias, *outs) or packed % 4 or group_size % 8 or depth % group_size:
-        return [Route("any", [work.dispatch("linear_q4_any", tiles_1d(rows * columns))])]
+        return [Route("any", [shared.dispatch("linear_q4_any", tiles_1d(rows * columns))])]
+    work = Work(shared, rows, columns)
     few = work.team_routes() if group_size % 32 == 0 and packed % 16 == 0 else []
     return [
         *work.subgroup_routes(),
@@ -98,14 +97,9 @@ def product_q4(
 class Work:
     """What is to be done, and the kernels for it."""
 
-    bindings: Mapping[str, LiveTensor]
-    params: Mapping[str, Number]
-    defines: Mapping[str, Define]
+    shared: Shared
     rows: int
     columns: int
-
-    def dispatch(self, kernel: str, grid: Grid, **defines: Define) -> Dispatch:
-        return Dispatch(kernel, self.bindings, self.params, grid, {**self.defines, **defines})
 
     def route(
         self,
@@ -119,7 +113,7 @@ class Work:
         """A kernel whose workgroups compute so many rows and columns each."""
         down, across = block
         grid = fold(-(-self.rows // down) * -(-self.columns // across))
-        dispatch = self.dispatch(kernel, grid, ROWS=down, SIXTEEN=down == 16, ELEMENT="f32")
+        dispatch = self.shared.dispatch(kernel, grid, ROWS=down, SIXTEEN=down == 16, ELEMENT="f32")
         return Route(name, [dispatch], when, needs, home)
 
     def subgroup_routes(self) -> list[Route]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from pteron.graph.dispatch import (
     GPU,
@@ -20,6 +21,7 @@ from pteron.graph.dispatch import (
     Grid,
     Number,
     Route,
+    Shared,
     describe,
     fold,
 )
@@ -152,7 +154,7 @@ class Added:
     alpha: float = 1.0  # of the product
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Product:
     a: LiveTensor
     b: LiveTensor
@@ -164,7 +166,7 @@ class Product:
     def routes(self) -> list[Route]:
         """All there are, or where nothing about b ever changes, those that may ever be taken."""
         batch, rows, columns, _ = self.sizes
-        general = Route("any", [self._dispatch("matmul_any", tiles_1d(batch * rows * columns))])
+        general = Route("any", [self._shared.dispatch("matmul_any", tiles_1d(batch * rows * columns))])
         tensors = (self.a, self.b, *self.outs, self.added.c if self.added else None)
         dtypes = {t.dtype for t in tensors if t is not None}
         if dtypes not in ({DType.float32}, {DType.float16}):
@@ -175,7 +177,7 @@ class Product:
         if self.b.is_fixed and not self._is_whole:
             return [*gpu, general]
         whole = None if self.b.is_fixed else self._is_whole
-        tile = self._dispatch("matmul", tiles(rows, columns, batch), ELEMENT=element)
+        tile = self._shared.dispatch("matmul", tiles(rows, columns, batch), ELEMENT=element)
         plain = Route("vec4", [tile], when=whole, needs=needs)
         return [*gpu, *self._subgroup_routes(element, needs, whole), plain, general]
 
@@ -230,9 +232,11 @@ class Product:
     def _blocks(self, kernel: str, height: int, width: int, **defines: Define) -> Dispatch:
         """One workgroup for each block of the output."""
         batch, rows, columns, _ = self.sizes
-        return self._dispatch(kernel, fold(batch * -(-rows // height) * -(-columns // width)), **defines)
+        grid = fold(batch * -(-rows // height) * -(-columns // width))
+        return self._shared.dispatch(kernel, grid, **defines)
 
-    def _dispatch(self, kernel: str, grid: Grid, **defines: Define) -> Dispatch:
+    @cached_property
+    def _shared(self) -> Shared:
         added = self.added or Added(self.b, (0, 0, 0), beta=0.0)
         sides = SideBySide.of(self.outs)
         params: dict[str, Number] = {
@@ -244,7 +248,7 @@ class Product:
         }
         bindings = {"a": self.a, "b": self.b, "c": added.c, **sides.bindings}
         flags = {"HAS_C": self.added is not None, "TRANSPOSED": self.transposed, **sides.defines}
-        return Dispatch(kernel, bindings, params, grid, {**flags, **defines})
+        return Shared(bindings, params, flags)
 
 
 __all__ = ["Shape", "all_float32", "check_bias", "check_rows", "tiles", "tiles_1d"]
