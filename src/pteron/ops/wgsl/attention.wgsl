@@ -1,16 +1,7 @@
 // One row of attention per invocation: softmax(q . k * scale + mask) v with a running softmax.
 // A query at position `at` sees the keys 0 .. at when CAUSAL, and otherwise all of the context.
-@group(0) @binding(0) var<storage, read> q: array<q_word>;          // [B, S, Hq, D] in any order of dimensions
-@group(0) @binding(1) var<storage, read> k: array<k_word>;          // [B, T, Hkv, D]
-@group(0) @binding(2) var<storage, read> v: array<v_word>;          // [B, T, Hkv, D]
-@group(0) @binding(3) var<storage, read_write> y: array<y_word>;    // as q
-@group(0) @binding(4) var<uniform> start_pos: vec4<i32>;
-@group(0) @binding(5) var<uniform> p: Params;
-//#if HAS_MASK
-@group(0) @binding(6) var<storage, read> mask: array<mask_word>;    // broadcast to [B, Hq, S, T]
-//#end
-
-//#include attention_params
+@group(0) @binding(0) var<storage, read_write> y: array<y_word>;  // as q
+//#include attention_operands
 
 const QUADS = (WIDTH + 3u) / 4u;
 const WHOLE = WIDTH % 4u == 0u;

@@ -1,17 +1,8 @@
 // Attention of many queries on a GPU: a workgroup takes TILE queries of one head and walks the keys TILE at a time
 // with a running softmax. Scores come from slices of queries and keys in workgroup memory; of the result, a
 // lane holds one quad for eight queries. Queries past the end repeat the last one and are not stored.
-@group(0) @binding(0) var<storage, read> q: array<q_word>;          // [B, S, Hq, D] in any order of dimensions
-@group(0) @binding(1) var<storage, read> k: array<k_word>;          // [B, T, Hkv, D]
-@group(0) @binding(2) var<storage, read> v: array<v_word>;          // [B, T, Hkv, D]
-@group(0) @binding(3) var<storage, read_write> y: array<y_word>;    // as q
-@group(0) @binding(4) var<uniform> start_pos: vec4<i32>;
-@group(0) @binding(5) var<uniform> p: Params;
-//#if HAS_MASK
-@group(0) @binding(6) var<storage, read> mask: array<mask_word>;    // broadcast to [B, Hq, S, T]
-//#end
-
-//#include attention_params
+@group(0) @binding(0) var<storage, read_write> y: array<y_word>;  // as q
+//#include attention_operands
 //#include attention_score
 
 const QUADS = WIDTH / 4u;

@@ -1,17 +1,8 @@
 // Attention of a few queries on a GPU: a workgroup takes one query of one head and one chunk of the keys, and
 // leaves the chunk's softmax unfinished; attention_merge puts the chunks together. Neighbouring lanes read
 // neighbouring quads of the keys and of the values.
-@group(0) @binding(0) var<storage, read> q: array<q_word>;               // [B, S, Hq, D] in any order of dimensions
-@group(0) @binding(1) var<storage, read> k: array<k_word>;               // [B, T, Hkv, D]
-@group(0) @binding(2) var<storage, read> v: array<v_word>;               // [B, T, Hkv, D]
-@group(0) @binding(3) var<storage, read_write> parts: array<vec4<f32>>;  // see attention_chunks
-@group(0) @binding(4) var<uniform> start_pos: vec4<i32>;
-@group(0) @binding(5) var<uniform> p: Params;
-//#if HAS_MASK
-@group(0) @binding(6) var<storage, read> mask: array<mask_word>;         // broadcast to [B, Hq, S, T]
-//#end
-
-//#include attention_params
+@group(0) @binding(0) var<storage, read_write> parts: array<vec4<f32>>;  // see attention_chunks
+//#include attention_operands
 //#include attention_score
 //#include attention_chunks
 

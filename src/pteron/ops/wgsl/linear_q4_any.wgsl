@@ -12,11 +12,7 @@
 @group(0) @binding(7) var<storage, read_write> y3: array<y3_word>;
 //#end
 
-struct Params {
-    rows: u32, columns: u32, second: u32, third: u32,
-    depth: u32, packed: u32, group: u32, scale_row: u32,
-}
-
+//#include q4_params
 //#include put
 
 fn value(i: u32) -> f32 {

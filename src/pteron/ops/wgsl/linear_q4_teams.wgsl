@@ -2,22 +2,7 @@
 // neighbours reading neighbouring words, and adds up what it found. Four words lie in one group.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;        // [rows, depth / 4]
 @group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;  // [columns, packed / 16]
-@group(0) @binding(2) var<storage, read> scales: array<f32>;         // [depth / group, scale_row]
-@group(0) @binding(3) var<storage, read> bias: array<f32>;           // [columns]
-@group(0) @binding(4) var<storage, read_write> y: array<f32>;        // [rows, columns]
-@group(0) @binding(5) var<uniform> p: Params;
-//#if SECOND
-@group(0) @binding(6) var<storage, read_write> y2: array<f32>;
-//#end
-//#if THIRD
-@group(0) @binding(7) var<storage, read_write> y3: array<f32>;
-//#end
-
-struct Params {
-    rows: u32, columns: u32, second: u32, third: u32,
-    depth: u32, packed: u32, group: u32, scale_row: u32,
-}
-
+//#include q4_operands
 //#include q4
 //#include store
 

@@ -2,22 +2,7 @@
 // neighbouring elements. y is float, or int8 after REQUANTIZE.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;              // [rows, depth]
 @group(0) @binding(1) var<storage, read> weights: array<weights_word>;  // [>= columns, depth]
-@group(0) @binding(2) var<storage, read> scales: array<scales_word>;    // [>= columns]
-@group(0) @binding(3) var<storage, read> bias: array<bias_word>;        // [>= columns]
-@group(0) @binding(4) var<storage, read_write> y: array<y_word>;        // [rows, columns]
-@group(0) @binding(5) var<uniform> p: Params;
-
-struct Params {
-    rows: u32,
-    columns: u32,
-    depth: u32,
-    in_zero: i32,
-    in_scale: f32,
-    out_inverse: f32,
-    out_zero: f32,
-}
-
-//#include requantize
+//#include q8ta_linear
 
 fn value(i: u32) -> f32 {
     let row = min(i / p.columns, p.rows - 1u);

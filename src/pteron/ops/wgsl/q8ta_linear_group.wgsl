@@ -2,22 +2,7 @@
 // bytes are multiplied at once. y is float, or int8 after REQUANTIZE.
 @group(0) @binding(0) var<storage, read> x: array<u32>;               // [rows, depth / 4]
 @group(0) @binding(1) var<storage, read> weights: array<u32>;         // [>= columns, depth / 4]
-@group(0) @binding(2) var<storage, read> scales: array<scales_word>;  // [>= columns]
-@group(0) @binding(3) var<storage, read> bias: array<bias_word>;      // [>= columns]
-@group(0) @binding(4) var<storage, read_write> y: array<y_word>;      // [rows, columns]
-@group(0) @binding(5) var<uniform> p: Params;
-
-struct Params {
-    rows: u32,
-    columns: u32,
-    depth: u32,
-    in_zero: i32,
-    in_scale: f32,
-    out_inverse: f32,
-    out_zero: f32,
-}
-
-//#include requantize
+//#include q8ta_linear
 //#include put_four
 
 alias quad_t = u32;

@@ -7,14 +7,7 @@ struct Params {
     outputs: u32,
     count: u32,       // elements behind each output
     correction: f32,
-    kept_rank: u32,
-    run_rank: u32,
-    run_length: u32,
-    run_stride: u32,
-    kept_sizes: array<vec4<u32>, 2>,
-    kept_strides: array<vec4<u32>, 2>,
-    run_sizes: array<vec4<u32>, 2>,
-    run_strides: array<vec4<u32>, 2>,
+//#include reduce_fields
 }
 
 //#include reduce

@@ -22,14 +22,7 @@ struct Params {
     count: u32,       // elements behind each output
     correction: f32,
 //#if OF_ELEMENTS
-    kept_rank: u32,
-    run_rank: u32,
-    run_length: u32,
-    run_stride: u32,
-    kept_sizes: array<vec4<u32>, 2>,
-    kept_strides: array<vec4<u32>, 2>,
-    run_sizes: array<vec4<u32>, 2>,
-    run_strides: array<vec4<u32>, 2>,
+//#include reduce_fields
 //#end
 }
 

@@ -8,14 +8,7 @@ struct Params {
     count: u32,
     parts: u32,
     part: u32,        // elements in each part but the last
-    kept_rank: u32,
-    run_rank: u32,
-    run_length: u32,
-    run_stride: u32,
-    kept_sizes: array<vec4<u32>, 2>,
-    kept_strides: array<vec4<u32>, 2>,
-    run_sizes: array<vec4<u32>, 2>,
-    run_strides: array<vec4<u32>, 2>,
+//#include reduce_fields
 }
 
 //#include reduce

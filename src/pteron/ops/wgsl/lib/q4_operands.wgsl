@@ -1,0 +1,13 @@
+// What belongs to a 4-bit linear, y = x @ W^T + bias, besides x and the packed weights.
+@group(0) @binding(2) var<storage, read> scales: array<f32>;   // [depth / group, scale_row]
+@group(0) @binding(3) var<storage, read> bias: array<f32>;     // [columns]
+@group(0) @binding(4) var<storage, read_write> y: array<f32>;  // [rows, columns]
+@group(0) @binding(5) var<uniform> p: Params;
+//#if SECOND
+@group(0) @binding(6) var<storage, read_write> y2: array<f32>;
+//#end
+//#if THIRD
+@group(0) @binding(7) var<storage, read_write> y3: array<f32>;
+//#end
+
+//#include q4_params
