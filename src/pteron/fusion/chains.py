@@ -143,7 +143,7 @@ def _is_elementwise(node: Node, uses: Uses) -> bool:
     """Whether a node can be a step: floats in, floats out, every scalar known."""
     if node.op.rule.__module__ != elementwise.__name__:
         return False  # other rules look at shapes, and a step is asked for without any
-    if node.op.rule.__module__ != elementwise.__name__ or node.when is not None or len(node.writes) != 1:
+    if node.when is not None or len(node.writes) != 1:
         return False
     tensors = [value for arg in node.args for value in values_in(arg)]
     if not all(isinstance(t, Tensor) and t.dtype.is_float and uses.is_settled(t) for t in tensors):
