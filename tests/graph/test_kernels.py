@@ -52,6 +52,13 @@ def test_lines_may_depend_on_a_define(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [b.name for b in kernels.load("one or two", {"TWO": True}).bindings] == ["x", "y"]
 
 
+def test_lines_may_be_written_out_for_each_of_a_number() -> None:
+    inner = "//#each j M\nx[i][j] = row * j;\n//#end j\n"
+    text = kernels._written_out(f"before\n//#each i N\n{inner}//#end i\nafter\n", {"N": 2, "M": 1})
+    first, second = ("{\n{\n" + f"x[{i}u][0u] = row * 0u;\n" + "}\n}\n" for i in (0, 1))
+    assert text == f"before\n{first}{second}after\n"
+
+
 def test_half_precision_is_enabled_where_it_is_spelled() -> None:
     kernel = kernels.load("copy")
     dtypes = {"x": DType.float32, "y": DType.float32}

@@ -33,8 +33,8 @@ from pteron.ops.shapes import broadcast_strides
 from pteron.ops.writes import cache_update
 
 FEW = 8  # queries below this: lanes are better spent on keys than on queries
-TILE = 16  # queries that a workgroup of attention_tile takes
-FLASH_TILE = 32  # and one of attention_flash
+TILE = 2048  # sums in the registers of a workgroup of attention_tile: what is faster takes long to compile
+FLASH_TILE = 32  # queries that a workgroup of attention_flash takes
 WIDEST = 256  # the head size up to which the tiles of attention_flash fit into 16 KiB
 MOST_PARTS = 1024  # that chunks of keys leave in memory: enough workgroups for any GPU
 MOST_TOGETHER = 8  # heads of queries that attention_decode takes at once
@@ -228,9 +228,16 @@ def _divisor(n: int, most: int) -> int:
 
 
 def _tile(work: Work) -> Route:
-    """Many queries: lanes take a query each, and hand a key's row round."""
-    tile = work.dispatch("attention_tile", fold(work.queries.blocks(TILE)), LANES=TILE)
-    return Route("tile", [tile], needs=SUBGROUP, home=SOFTWARE)
+    """Many queries: a subgroup takes some, of all heads that share keys, and 32 keys at a time."""
+    queries, keys = work.queries, work.keys
+    rows = max(8, min(32, TILE // queries.width // 8 * 8))
+    blocks = keys.batch * keys.heads * -(-queries.length * (queries.heads // keys.heads) // rows)
+    rolled = replace(
+        work,
+        params={**work.params, "quads": queries.width // 4},
+        defines={**work.defines, "ROLLED": True, "ROWS": rows, "SHARE": queries.width // 32},
+    )
+    return Route("tile", [rolled.dispatch("attention_tile", fold(blocks))], needs=SUBGROUP, home=SOFTWARE)
 
 
 def _flash(work: Work) -> Route:

@@ -15,7 +15,8 @@ Narrow types are packed four to a word (two for float16), and a quad is always w
 two invocations ever write to the same word. float16 is stored as such and computed as float32,
 which needs no device feature. Any other binding type is taken literally, and only fits its dtype.
 Functions of lib/math.wgsl are there for every kernel that calls them. `//#include name` brings in a file of
-lib/, and lines between `//#if NAME` and `//#end`, bindings too, are there when the define NAME is true.
+lib/, and lines between `//#if NAME` and `//#end`, bindings too, are there when the define NAME is true. Lines
+between `//#each i N` and `//#end i` are there for every i below the define N: a loop that no compiler rolls.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _PARAMS = re.compile(r"struct\s+Params\s*\{(.*?)\}", re.DOTALL)
 _FIELD = re.compile(r"(\w+)\s*:\s*(\w+(?:<\w+(?:<\w+>, \d+)?>)?)\s*,")
 _NUMBER = re.compile(r"@binding\(\d+\)")
 _IF = re.compile(r"^//#if (\w+)\n(.*?)^//#end\n", re.MULTILINE | re.DOTALL)
+_EACH = re.compile(r"^//#each (\w+) (\w+)\n(.*?)^//#end \1\n", re.MULTILINE | re.DOTALL)
 _HALF = re.compile(r"\bf16\b")
 _INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.MULTILINE)
 _FUNCTION = re.compile(r"^fn (\w+)\([^\n]*\}$|^fn (\w+)\(.*?^\}", re.MULTILINE | re.DOTALL)
@@ -184,8 +186,22 @@ def source(
     parts = [f"const WG = {WORKGROUP}u;"]
     parts += [_define(name, value) for name, value in defines.items()]
     parts += [_lens(b, dtypes[b.name]) for b in kernel.bindings if b.is_generic]
-    text = "\n".join([*parts, _mathematics(code + kernel.text), code, _FLAT, kernel.text])
+    body = _written_out(kernel.text, defines)
+    text = "\n".join([*parts, _mathematics(code + body), code, _FLAT, body])
     return f"enable f16;\n{text}" if _HALF.search(_COMMENT.sub("", text)) else text
+
+
+def _written_out(text: str, defines: Mapping[str, Define]) -> str:
+    """Lines between `//#each i N` and `//#end i`, as a block for every i below the define N."""
+
+    def blocks(match: re.Match[str]) -> str:
+        variable, limit, lines = match.groups()
+        place = re.compile(rf"\b{variable}\b")
+        return "".join(f"{{\n{place.sub(f'{i}u', lines)}}}\n" for i in range(int(defines[limit])))
+
+    while _EACH.search(text):
+        text = _EACH.sub(blocks, text)
+    return text
 
 
 def _mathematics(text: str) -> str:

@@ -1,9 +1,10 @@
-// Attention of many queries: a subgroup takes queries of one head, one per lane, and walks the keys with a
-// running softmax. Eight lanes load a key's row between them and hand it round. Queries past the end repeat
-// the last one, so that lanes stay in step. Needs subgroups of at least eight lanes.
+// Attention of many queries, as two matrix products for every 32 keys. In the first, eight lanes have four keys each
+// and hand round the rows of q; in the second they have the quads of a row of v, and hand round the weights.
+// A row is a query of one of the heads that share keys. Needs subgroups of at least eight lanes.
+// Software adapters make long code of every load, so many rows share one. Where an array had better stay in
+// registers, loops over it are written out: compilers would leave them.
 //#trusted
-// Queries are clamped to the last one, and no key is read beyond the last visible one, which the rule has
-// checked to lie in the cache.
+// Rows are clamped to the last one, and keys to the last visible one, which the rule has checked to lie in the cache.
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;        // [B, S, Hq, D] in any order of dimensions
 @group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;        // [B, T, Hkv, D]
 @group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;        // [B, T, Hkv, D]
@@ -12,65 +13,90 @@
 @group(0) @binding(5) var<uniform> p: Params;
 
 //#include attention_params
+//#include add_four
 
-const QUADS = WIDTH / 4u;
-const SHARE = WIDTH / 32u;  // quads of a row that each of eight lanes loads
+const EIGHTS = ROWS / 8u;
+const KEYS = 32u;
+const FOUR = vec4<u32>(0u, 1u, 2u, 3u);
 
-fn from_lane(x: vec4<f32>, lane: u32) -> vec4<f32> {
-    return vec4<f32>(
-        subgroupShuffle(x.x, lane), subgroupShuffle(x.y, lane), subgroupShuffle(x.z, lane), subgroupShuffle(x.w, lane),
-    );
+// Of all eight lanes, in each of them.
+fn highest(x: vec4<f32>) -> f32 {
+    var top = max(max(x.x, x.y), max(x.z, x.w));
+    top = max(top, subgroupShuffleXor(top, 1u));
+    top = max(top, subgroupShuffleXor(top, 2u));
+    return max(top, subgroupShuffleXor(top, 4u));
 }
 
-@compute @workgroup_size(LANES)
+@compute @workgroup_size(8)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-    @builtin(subgroup_invocation_id) member: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    let tiles = (p.length + LANES - 1u) / LANES;
+    let rows = p.length * p.sharing;
+    let blocks = (rows + ROWS - 1u) / ROWS;
+    let key_heads = p.heads / max(p.sharing, 1u);
     let block = flat_group(group, groups);
-    if (block >= tiles * p.heads * p.batch) { return; }
-    let h = (block / tiles) % p.heads;
-    let b = block / (tiles * p.heads);
-    let s = (block % tiles) * LANES + lane;
-    let at = min(s, p.length - 1u);
-    let q_first = (b * p.q_batch + at * p.q_length + h * p.q_head) / 4u;
-    let k_first = (b * p.k_batch + (h / p.sharing) * p.k_head) / 4u + (member & 7u);
+    if (block >= blocks * key_heads * p.batch) { return; }
+    let row = (block % blocks) * ROWS;
+    let key_head = (block / blocks) % key_heads;
+    let b = block / (blocks * key_heads);
 
-    var query: array<vec4<f32>, QUADS>;
-    var sum: array<vec4<f32>, QUADS>;
-    for (var d = 0u; d < QUADS; d++) {
-        query[d] = q[q_first + d] * p.scale;
-        sum[d] = vec4<f32>(0.0);
+    // Lane i knows about rows i, i + 8 and so on. Loops of unknown length stay short, also when compiled.
+    let present = min(ROWS, rows - row);
+    var q_first: array<u32, EIGHTS>;
+    var keys: array<u32, EIGHTS>;
+    var query: array<array<vec4<f32>, WIDTH / 4u>, EIGHTS>;
+    for (var e = 0u; 8u * e < present; e++) {
+        let at = min(row + 8u * e + lane, rows - 1u);
+        let s = at / p.sharing;
+        let h = key_head * p.sharing + at % p.sharing;
+        q_first[e] = (b * p.q_batch + s * p.q_length + h * p.q_head) / 4u;
+        keys[e] = visible_keys(s);
+        for (var d = 0u; d < p.quads; d++) { query[e][d] = q[q_first[e] + d] * p.scale; }
     }
-    let keys = visible_keys(at);
-    // Of the block's last query, which sees the most: a bound that is plainly the same for all lanes.
-    let last = visible_keys(min((block % tiles) * LANES + LANES - 1u, p.length - 1u));
-    var top = -3.0e38;
-    var total = 0.0;
-    for (var t = 0u; t < last; t++) {
-        let first = k_first + t * (p.k_length / 4u);
-        var partial = vec4<f32>(0.0);
-        for (var c = 0u; c < SHARE; c++) {
-            let mine = k[first + 8u * c];
-            for (var m = 0u; m < 8u; m++) { partial = fma(query[8u * c + m], from_lane(mine, m), partial); }
+    let last = visible_keys((row + present - 1u) / p.sharing);
+    let k_first = (b * p.k_batch + key_head * p.k_head) / 4u;
+    let k_step = p.k_length / 4u;
+
+    var top: array<f32, ROWS>;
+    var total: array<f32, ROWS>;  // of the lane's own keys
+    var sum: array<array<vec4<f32>, ROWS>, SHARE>;
+    for (var r = 0u; r < ROWS; r++) { top[r] = LOWEST; }
+    for (var t = 0u; t < last; t += KEYS) {
+        let key = t + 4u * lane + FOUR;
+        var at = k_first + min(key, vec4<u32>(last - 1u)) * k_step;
+        var x = array<vec4<f32>, ROWS>();  // scores, and then weights, of the lane's four keys
+        for (var d = 0u; d < p.quads; d++) {
+            let four_keys = transpose(mat4x4<f32>(k[at.x], k[at.y], k[at.z], k[at.w]));
+//#each r ROWS
+            x[r] = add_four(subgroupBroadcast(query[r / 8u][d], r % 8u), four_keys, x[r]);
+//#end r
+            at += 1u;
         }
-        let score = dot(partial, vec4<f32>(1.0));
-        let new_top = select(top, max(top, score), t < keys);
-        let fade = exp(top - new_top);
-        let weight = select(0.0, exp(score - new_top), t < keys);
-        top = new_top;
-        total = total * fade + weight;
-        for (var c = 0u; c < SHARE; c++) {
-            let mine = v[first + 8u * c];
-            for (var m = 0u; m < 8u; m++) {
-                let d = 8u * c + m;
-                sum[d] = fma(vec4<f32>(weight), from_lane(mine, m), sum[d] * fade);
-            }
+//#each r ROWS
+        let seen = key < vec4<u32>(subgroupBroadcast(keys[r / 8u], r % 8u));
+        let score = select(vec4<f32>(LOWEST), x[r], seen);
+        let new_top = max(top[r], highest(score));
+        let fade = exp(top[r] - new_top);
+        x[r] = exp(score - new_top);
+        top[r] = new_top;
+        total[r] = total[r] * fade + dot(x[r], vec4<f32>(1.0));
+        for (var c = 0u; c < SHARE; c++) { sum[c][r] *= fade; }
+//#end r
+//#each c SHARE
+        for (var giver = 0u; 4u * giver < min(KEYS, last - t); giver++) {
+            let at = k_first + min(t + 4u * giver + FOUR, vec4<u32>(last - 1u)) * k_step + 8u * c + lane;
+            let four_keys = mat4x4<f32>(v[at.x], v[at.y], v[at.z], v[at.w]);
+//#each r ROWS
+            sum[c][r] = add_four(subgroupShuffle(x[r], giver), four_keys, sum[c][r]);
+//#end r
         }
+//#end c
     }
-    if (s >= p.length) { return; }
-    for (var d = 0u; d < QUADS; d++) { y[q_first + d] = sum[d] / total; }
+    for (var r = 0u; r < present; r++) {
+        let whole = subgroupAdd(total[r]);
+        let y_first = subgroupShuffle(q_first[r / 8u], r % 8u) + lane;
+        for (var c = 0u; 8u * c < p.quads; c++) { y[y_first + 8u * c] = sum[c][r] / whole; }
+    }
 }
