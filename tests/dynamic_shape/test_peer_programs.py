@@ -65,13 +65,10 @@ def test_expand_of_a_dynamic_size_is_not_rejected(name: str, device: Device, fol
 
 @pytest.mark.slow
 def test_a_cache_with_too_few_heads_is_rejected_at_load(device: Device, folder: Folder) -> None:
-    with (
-        pteron.load(folder("k16") / "sdpa_k16_bad_cache_heads.pte", device=device) as program,
-        pytest.raises(
-            UnsupportedError, match=r"sdpa_with_kv_cache\.default .*8, 64\) do not fit a cache .*7, 64\)"
-        ),
+    with pytest.raises(
+        UnsupportedError, match=r"sdpa_with_kv_cache\.default .*8, 64\) do not fit a cache .*7, 64\)"
     ):
-        program.method()
+        pteron.load(folder("k16") / "sdpa_k16_bad_cache_heads.pte", device=device)
 
 
 @pytest.mark.slow

@@ -2,7 +2,8 @@
 // softmax of its own, and are merged at the end. What a lane reads of a key serves TOGETHER heads of the queries.
 // attention_merge puts the chunks together. Needs subgroups of at least eight lanes.
 //#trusted
-// No key is read beyond the last visible one, which the rule has checked to lie in the cache.
+// No key is read beyond the last visible one, which the rule has checked to lie in the cache. Loops over a row end
+// at a parameter, so that nobody unrolls them: software adapters make long code of every load.
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;            // [B, S, Hq, D] in any order of dimensions
 @group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;            // [B, T, Hkv, D]
 @group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;            // [B, T, Hkv, D]
@@ -42,7 +43,7 @@ fn main(
     for (var n = 0u; n < TOGETHER; n++) {
         top[n] = LOWEST;
         total[n] = 0.0;
-        for (var d = 0u; d < QUADS; d++) {
+        for (var d = 0u; d < p.quads; d++) {
             query[n][d] = q[q_first + n * (p.q_head / 4u) + d] * p.scale;
             sum[n][d] = vec4<f32>(0.0);
         }
@@ -75,7 +76,7 @@ fn main(
         let share = exp(top[n] - highest);
         let whole = subgroupAdd(total[n] * share);
         if (lane == 0u) { parts[part + QUADS] = vec4<f32>(highest, whole, 0.0, 0.0); }
-        for (var d = 0u; d < QUADS; d++) {
+        for (var d = 0u; d < p.quads; d++) {
             let merged = subgroupAdd(sum[n][d] * share);
             if (d % 8u == lane) { parts[part + d] = merged; }
         }
