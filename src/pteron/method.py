@@ -34,6 +34,10 @@ class IOInfo:
     max_shape: Shape
     dynamic_dims: tuple[int, ...]  # the dimensions that a call may make smaller
 
+    def shape_at(self, live: int) -> Shape:
+        """The shape with every dynamic dimension this long, or as long as it may be."""
+        return tuple(min(live, n) if d in self.dynamic_dims else n for d, n in enumerate(self.max_shape))
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:

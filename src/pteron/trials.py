@@ -141,8 +141,7 @@ def _zeros(method: Method, live: int) -> list[Any]:
     inputs: list[Any] = []
     for port, info in zip(method.graph.inputs, method.inputs, strict=True):
         if isinstance(port.value, Tensor):
-            shape = [min(live, n) if d in info.dynamic_dims else n for d, n in enumerate(info.max_shape)]
-            inputs.append(np.zeros(shape, port.host_type))
+            inputs.append(np.zeros(info.shape_at(live), port.host_type))
         else:
             inputs.append(0 if isinstance(port.value, SymInt) else port.value)
     return inputs

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pteron.cli import language
+from pteron.cli import language, options
 from pteron.cli.terminal import nbytes, print_json
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def bench(
     ] = 0,
     repetitions: Annotated[int, typer.Option("-r", "--repetitions", min=1, help="Times to measure.")] = 5,
     output: Annotated[Format, typer.Option("-o", "--output", help="A Markdown table, or JSON.")] = Format.md,
-    data: language.DataPaths = None,
+    data: options.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
     """Measure a language model: prompts read (pp) and tokens written (tg) per second."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from pteron.cli import language
+from pteron.cli import language, options
 from pteron.cli.language import PromptBar, Source, opened, show
 from pteron.cli.terminal import complain, console
 
@@ -36,7 +36,7 @@ def chat(
     stop: language.Stop = None,
     context: language.Context = 0,
     tokenizer: language.TokenizerPath = None,
-    data: language.DataPaths = None,
+    data: options.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
     """Talk with a language model. Ctrl-C stops an answer; /exit or Ctrl-D leaves."""

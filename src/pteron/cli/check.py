@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
 
+from pteron.cli import options
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
@@ -16,11 +16,9 @@ if TYPE_CHECKING:
 
 
 def check(
-    model: Annotated[Path, typer.Argument(help="A .pte file.")],
-    data: Annotated[
-        list[Path] | None, typer.Option("--data", help="A .ptd file that holds weights. Repeatable.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    model: options.Model,
+    data: options.DataPaths = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Tell whether a .pte file can run, and list every operator that cannot."""
     from pteron.checking import check as check_program

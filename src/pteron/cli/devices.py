@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pteron.cli import options
 from pteron.cli.terminal import console, grid, print_json
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ def devices(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print nothing; exit 0 if there is one.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List the GPU adapters, the best first."""
     from pteron.errors import DeviceError

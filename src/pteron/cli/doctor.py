@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from pteron.cli import options
 from pteron.cli.devices import describe_adapter
 from pteron.cli.terminal import console, grid, heading, nbytes, print_json
 
@@ -44,7 +45,7 @@ class Checkup:
     error: str | None
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def doctor(as_json: options.AsJson = False) -> None:
     """Check that this machine can run programs, and say what would help."""
     from pteron.errors import DeviceError
     from pteron.gpu.adapters import adapters

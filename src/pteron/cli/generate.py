@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pteron.cli import language
+from pteron.cli import language, options
 from pteron.cli.language import PromptBar, Source, opened, progress_console, show
 from pteron.cli.terminal import print_json
 
@@ -40,9 +40,9 @@ def generate(
     context: language.Context = 0,
     echo: Annotated[bool, typer.Option("--echo", help="Print the prompt before the answer.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No statistics after the answer.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: options.AsJson = False,
     tokenizer: language.TokenizerPath = None,
-    data: language.DataPaths = None,
+    data: options.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
     """Let a language model go on from a prompt."""

@@ -54,8 +54,7 @@ def live_shapes(method: Method, live: int | None, shapes: Sequence[str]) -> list
     given = in_order(shapes, tensors, "--shape")
     for info in method.inputs:
         if info.name in tensors and info.name not in given and info.dynamic_dims:
-            sizes = [min(live, n) if d in info.dynamic_dims else n for d, n in enumerate(info.max_shape)]
-            given[info.name] = ",".join(map(str, sizes))
+            given[info.name] = ",".join(map(str, info.shape_at(live)))
     return [f"{name}={text}" for name, text in given.items()]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
 from rich.text import Text
 
+from pteron.cli import options
 from pteron.cli.arguments import parse_shape, split_name
 from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_json, shape
 
@@ -22,7 +22,7 @@ SCALARS = ("int", "float", "str")
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="A .pte file.")],
+    model: options.Model,
     live: Annotated[
         list[str] | None,
         typer.Option(
@@ -32,10 +32,8 @@ def inspect(
         ),
     ] = None,
     method: Annotated[str | None, typer.Option("--method", "-m", help="This method only.")] = None,
-    data: Annotated[
-        list[Path] | None, typer.Option("--data", help="A .ptd file that holds weights. Repeatable.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    data: options.DataPaths = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show what is inside a .pte file: inputs, operators, constants, memory."""
     from pteron.inspect import inspect_method

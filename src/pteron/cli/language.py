@@ -52,9 +52,6 @@ TokenizerPath: TypeAlias = Annotated[
     Path | None,
     typer.Option("--tokenizer", help="A tokenizer.json, if the model has none inside or beside it."),
 ]
-DataPaths: TypeAlias = Annotated[
-    list[Path] | None, typer.Option("--data", help="A .ptd file that holds weights. Repeatable.")
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from pteron.cli import options
 from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_json
 
 if TYPE_CHECKING:
@@ -23,32 +24,16 @@ class Order(StrEnum):
 
 
 def profile(
-    model: Annotated[Path, typer.Argument(help="A .pte file.")],
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="[NAME=]FILE|NUMBER",
-            help="A .npy or .npz file, or a number. Repeatable, in the order of the inputs or with a name.",
-        ),
-    ] = None,
-    shapes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--shape",
-            "-s",
-            metavar="[NAME=]SHAPE",
-            help="The live shape of a tensor input without a file, such as 1,7,64. Default: the largest.",
-        ),
-    ] = None,
+    model: options.Model,
+    inputs: options.Inputs = None,
+    shapes: options.Shapes = None,
     live: Annotated[
         int | None, typer.Option("--live", "-l", min=1, help="Make every dynamic dimension this long.")
     ] = None,
-    random: Annotated[bool, typer.Option("--random", "-r", help="Random numbers instead of zeros.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Of the random numbers.")] = 0,
-    method: Annotated[str, typer.Option("--method", "-m", help="The method to call.")] = "forward",
-    repeat: Annotated[int, typer.Option("--repeat", "-n", min=1, help="Calls to take the median of.")] = 5,
+    random: options.Random = False,
+    seed: options.Seed = 0,
+    method: options.MethodName = "forward",
+    repeat: options.Repeat = 5,
     by: Annotated[
         Order | None, typer.Option("--by", help="Only this table. Default: both.", case_sensitive=False)
     ] = None,
@@ -56,13 +41,9 @@ def profile(
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write a timeline for ui.perfetto.dev, as JSON.")
     ] = None,
-    data: Annotated[
-        list[Path] | None, typer.Option("--data", help="A .ptd file that holds weights. Repeatable.")
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option("--device", "-d", help="An adapter's index, or part of its name.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    data: options.DataPaths = None,
+    device: options.DeviceName = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Tell what each operator of a .pte file costs on the GPU, and what the host adds."""
     from pteron import profiling

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from pteron.cli import options
 from pteron.cli.terminal import console, grid, heading, plural, print_json, shape
 
 if TYPE_CHECKING:
@@ -19,35 +20,15 @@ if TYPE_CHECKING:
 
 
 def run(
-    model: Annotated[Path, typer.Argument(help="A .pte file.")],
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="[NAME=]FILE|NUMBER",
-            help="A .npy or .npz file, or a number. Repeatable, in the order of the inputs or with a name.",
-        ),
-    ] = None,
-    shapes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--shape",
-            "-s",
-            metavar="[NAME=]SHAPE",
-            help="The live shape of a tensor input without a file, such as 1,7,64. Default: the largest.",
-        ),
-    ] = None,
-    random: Annotated[bool, typer.Option("--random", "-r", help="Random numbers instead of zeros.")] = False,
+    model: options.Model,
+    inputs: options.Inputs = None,
+    shapes: options.Shapes = None,
+    random: options.Random = False,
     ones: Annotated[bool, typer.Option("--ones", help="Ones instead of zeros.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Of the random numbers.")] = 0,
-    method: Annotated[str, typer.Option("--method", "-m", help="The method to call.")] = "forward",
-    data: Annotated[
-        list[Path] | None, typer.Option("--data", help="A .ptd file that holds weights. Repeatable.")
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option("--device", "-d", help="An adapter's index, or part of its name.")
-    ] = None,
+    seed: options.Seed = 0,
+    method: options.MethodName = "forward",
+    data: options.DataPaths = None,
+    device: options.DeviceName = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Save the outputs: a .npy or .npz file, or a folder."),
@@ -55,7 +36,7 @@ def run(
     repeat: Annotated[
         int, typer.Option("--repeat", "-n", min=1, help="Call this many times, and time it.")
     ] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run a .pte file."""
     if random and ones:

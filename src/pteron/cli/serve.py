@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from pteron.cli import language
+from pteron.cli import language, options
 from pteron.cli.language import Source, opened, progress_console
 
 
@@ -27,7 +27,7 @@ def serve(
     ] = None,
     context: language.Context = 0,
     tokenizer: language.TokenizerPath = None,
-    data: language.DataPaths = None,
+    data: options.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
     """Serve a language model to OpenAI clients."""

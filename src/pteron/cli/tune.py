@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from pteron.cli import options
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def tune(
-    model: Annotated[Path, typer.Argument(help="A .pte file.")],
+    model: options.Model,
     inputs: Annotated[
         list[str] | None,
         typer.Option(
@@ -34,15 +35,11 @@ def tune(
             help="Make every dynamic dimension this long. Repeatable. Default: 1, some, and the most.",
         ),
     ] = None,
-    method: Annotated[str, typer.Option("--method", "-m", help="The method to call.")] = "forward",
-    repeat: Annotated[int, typer.Option("--repeat", "-n", min=1, help="Calls to take the median of.")] = 5,
-    data: Annotated[
-        list[Path] | None, typer.Option("--data", help="A .ptd file that holds weights. Repeatable.")
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option("--device", "-d", help="An adapter's index, or part of its name.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    method: options.MethodName = "forward",
+    repeat: options.Repeat = 5,
+    data: options.DataPaths = None,
+    device: options.DeviceName = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Find the fastest kernels for a .pte file on this device. Every later load uses what is found."""
     from pteron import trials, tuning

@@ -28,7 +28,7 @@ from pteron.graph.dispatch import (
 from pteron.graph.dtypes import DType
 from pteron.graph.live import LiveTensor
 from pteron.graph.op import check, op
-from pteron.graph.values import Shape, numel
+from pteron.graph.values import numel
 from pteron.ops.outputs import SideBySide
 from pteron.ops.shapes import broadcast, broadcast_strides
 
@@ -249,6 +249,3 @@ class Product:
         bindings = {"a": self.a, "b": self.b, "c": added.c, **sides.bindings}
         flags = {"HAS_C": self.added is not None, "TRANSPOSED": self.transposed, **sides.defines}
         return Shared(bindings, params, flags)
-
-
-__all__ = ["Shape", "all_float32", "check_bias", "check_rows", "tiles", "tiles_1d"]

@@ -33,6 +33,3 @@ class SideBySide:
             {"columns": columns, "second": second, "third": third},
             {"SECOND": len(outs) > 1, "THIRD": len(outs) > 2},
         )
-
-
-__all__ = ["MOST", "SideBySide"]

@@ -1,0 +1,39 @@
+"""Options that mean the same in every command that has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+Model: TypeAlias = Annotated[Path, typer.Argument(help="A .pte file.")]
+Inputs: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="[NAME=]FILE|NUMBER",
+        help="A .npy or .npz file, or a number. Repeatable, in the order of the inputs or with a name.",
+    ),
+]
+Shapes: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        "-s",
+        metavar="[NAME=]SHAPE",
+        help="The live shape of a tensor input without a file, such as 1,7,64. Default: the largest.",
+    ),
+]
+Random: TypeAlias = Annotated[bool, typer.Option("--random", "-r", help="Random numbers instead of zeros.")]
+Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Of the random numbers.")]
+MethodName: TypeAlias = Annotated[str, typer.Option("--method", "-m", help="The method to call.")]
+Repeat: TypeAlias = Annotated[int, typer.Option("--repeat", "-n", min=1, help="Calls to take the median of.")]
+DataPaths: TypeAlias = Annotated[
+    list[Path] | None, typer.Option("--data", help="A .ptd file that holds weights. Repeatable.")
+]
+DeviceName: TypeAlias = Annotated[
+    str | None, typer.Option("--device", "-d", help="An adapter's index, or part of its name.")
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
