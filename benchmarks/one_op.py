@@ -9,11 +9,11 @@ from typing import Any, cast
 import numpy as np
 
 import pteron.ops  # noqa: F401  registers the operators
-from pteron.gpu.device import Device
 from pteron.gpu.weights import Weights
-from pteron.graph import op as registry
-from pteron.graph.dtypes import DType
-from pteron.graph.values import Arg, Constant, Graph, Node, Port, Tensor, ValueId, values_in
+from pteron.gpu.wgpu.device import Device
+from pteron.ir import op as registry
+from pteron.ir.dtypes import DType
+from pteron.ir.values import Arg, Constant, Graph, Node, Port, Tensor, ValueId, values_in
 from pteron.method import Method
 from pteron.program import Program
 

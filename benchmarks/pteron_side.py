@@ -10,7 +10,7 @@ import numpy as np
 import pteron
 from benchmarks.one_op import Fixed, OneOp
 from benchmarks.rows import EPSILON, GROUP, HEAD, HEADS, KV_HEADS, Array, Row, Unsupported
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 
 CONTEXT = 1024  # positions of the attention rows' caches
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pteron.errors import DeviceError
-from pteron.gpu.device import Device
-from pteron.graph.dispatch import GPU, SOFTWARE
+from pteron.gpu.wgpu.device import Device
+from pteron.ir.dispatch import GPU, SOFTWARE
 from tests.exporting import export
 
 # What kinds of device routes are chosen by, and which of the features here such a one has.

@@ -11,7 +11,7 @@ import torch
 
 from pteron.arrays import as_numpy, from_gpu, to_gpu
 from pteron.errors import InputError
-from pteron.graph.dtypes import DType
+from pteron.ir.dtypes import DType
 
 
 @pytest.mark.parametrize(

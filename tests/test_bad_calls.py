@@ -13,7 +13,7 @@ import torch
 
 import pteron
 from pteron.errors import InputError
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from pteron.method import Method
 from tests.conftest import Once
 from tests.dynamic_shape.recording import Recording, record

@@ -14,7 +14,7 @@ import pteron
 from pteron.cli.app import app
 from pteron.cli.doctor import Checkup, advice, mesa_version
 from pteron.cli.terminal import nbytes, shape
-from pteron.gpu.adapters import Adapter
+from pteron.gpu.wgpu.adapters import Adapter
 
 DATA = Path(__file__).parent / "data"
 RMS, EMBEDDING, ATTENTION = (str(DATA / f"{name}.pte") for name in ("dyn_rms", "emb_dyn", "sdpa_dyn"))

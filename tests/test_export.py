@@ -22,7 +22,7 @@ from pteron.cli.app import app
 from pteron.errors import InputError
 from pteron.exporting import Export
 from pteron.extras import MissingExtra
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 
 WIDTH, LONGEST = 64, 24
 LENGTH = Dim("length", min=1, max=LONGEST)

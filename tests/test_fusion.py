@@ -15,10 +15,10 @@ from torch import nn
 import pteron
 from pteron.fusion import PASSES, fuse, sibling_linears
 from pteron.fusion.chains import compose
-from pteron.gpu.device import Device
 from pteron.gpu.weights import Weights
-from pteron.graph.dtypes import DType
-from pteron.graph.values import Tensor
+from pteron.gpu.wgpu.device import Device
+from pteron.ir.dtypes import DType
+from pteron.ir.values import Tensor
 from tests.conftest import Once
 from tests.dynamic_shape.replay import poison
 from tests.graph.sketch import Sketch, live, shape_of

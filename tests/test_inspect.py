@@ -1,4 +1,4 @@
-"""What `pteron.inspect` tells of a file, without any GPU."""
+"""What `pteron.report.inspect` tells of a file, without any GPU."""
 
 import subprocess
 import sys
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pteron.errors import InputError, UnsupportedError
-from pteron.inspect import inspect_method, sample_ranges
 from pteron.pte.file import ProgramFile
+from pteron.report.inspect import inspect_method, sample_ranges
 
 DATA = Path(__file__).parent / "data"
 
@@ -222,7 +222,7 @@ def test_no_gpu_library_and_no_numpy_are_needed():
     script = """
 import sys
 sys.modules["wgpu"] = sys.modules["numpy"] = None  # importing either fails
-from pteron.inspect import inspect_method
+from pteron.report.inspect import inspect_method
 from pteron.pte.file import ProgramFile
 with ProgramFile.open(sys.argv[1]) as file:
     assert inspect_method(file, "forward", size=7).nodes
@@ -231,7 +231,7 @@ with ProgramFile.open(sys.argv[1]) as file:
 
 
 def test_random_integers_are_drawn_from_where_they_are_valid():
-    from pteron.graph.lower import lower
+    from pteron.lower.instructions import lower
 
     with ProgramFile.open(DATA / "emb_dyn.pte") as file:
         assert sample_ranges(lower(file, "forward")) == {"input0": (0, 63)}

@@ -13,8 +13,8 @@ import pytest
 
 import pteron
 from pteron.arrays import GpuArray
-from pteron.gpu.device import Device
-from pteron.graph.values import Tensor
+from pteron.gpu.wgpu.device import Device
+from pteron.ir.values import Tensor
 from pteron.method import Method
 from pteron.pte import vulkan
 from pteron.pte.file import ProgramFile

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.gpu.device import Device
-from pteron.graph import op
+from pteron.gpu.wgpu.device import Device
+from pteron.ir import op
 from pteron.ops import kernel
 from tests.operators.docs import PATH, page
 from tests.operators.sample import SAMPLES, SMALLER, OneNodeGraph, without_sample

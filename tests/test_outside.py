@@ -14,10 +14,10 @@ from torch.export import Dim
 
 import pteron
 from pteron.errors import UnsupportedError
-from pteron.gpu.device import Device
-from pteron.graph import op as registry
-from pteron.graph import outside
-from pteron.graph.live import LiveResult
+from pteron.gpu.wgpu.device import Device
+from pteron.ir import op as registry
+from pteron.ir.live import LiveResult
+from pteron.lower import kernel_calls as outside
 from tests.dynamic_shape.replay import poison
 from tests.exporting import export
 

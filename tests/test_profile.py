@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 import pteron
 import pteron.ops
 from pteron.cli.app import app
-from pteron.gpu import timing
-from pteron.graph import op as registry
-from pteron.graph.dtypes import DType
-from pteron.graph.values import Constant, Node, SymInt, Tensor, values_in
-from pteron.profiling import profile, trace
-from pteron.workload import workload
+from pteron.gpu.wgpu import timing
+from pteron.ir import op as registry
+from pteron.ir.dtypes import DType
+from pteron.ir.values import Constant, Node, SymInt, Tensor, values_in
+from pteron.measure.profile import profile, trace
+from pteron.measure.workload import workload
 
 DATA = Path(__file__).parent / "data"
 RMS, ATTENTION, EMBEDDING = (DATA / f"{name}.pte" for name in ("dyn_rms", "sdpa_dyn", "emb_dyn"))
@@ -123,7 +123,7 @@ def test_queries_beyond_one_set(device, timestamps, monkeypatch):
 
 
 def test_without_timestamps_the_host_is_all_there_is(method, monkeypatch):
-    monkeypatch.setattr("pteron.profiling.has_timestamps", lambda device: False)
+    monkeypatch.setattr("pteron.measure.profile.has_timestamps", lambda device: False)
     found = profile(method, list(random_inputs(method, 4)), repeat=1)
     assert not found.has_timestamps and found.gpu_seconds is None
     assert all(n.seconds is None for n in found.nodes) and found.host.wall > 0

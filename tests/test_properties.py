@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pteron
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.conftest import Once
 from tests.dynamic_shape.recording import PROGRAM, make_inputs, make_model, record, run_reference
 from tests.dynamic_shape.replay import Made, check_outputs, poison

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pteron
-from pteron.gpu import native, public
+from pteron.gpu.wgpu import native, public
 
 
 @pytest.fixture

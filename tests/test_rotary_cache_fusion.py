@@ -14,10 +14,10 @@ from torch import nn
 import pteron
 from pteron.errors import InputError
 from pteron.fusion import PASSES, fuse
-from pteron.gpu.device import Device
-from pteron.graph.dtypes import DType
-from pteron.graph.values import Graph, SymInt
-from pteron.workload import workload
+from pteron.gpu.wgpu.device import Device
+from pteron.ir.dtypes import DType
+from pteron.ir.values import Graph, SymInt
+from pteron.measure.workload import workload
 from tests.dynamic_shape.replay import poison
 from tests.graph.sketch import Sketch, live
 from tests.ops.rules import OneNode, Sym, compare

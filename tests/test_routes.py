@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from pteron.gpu.device import Device
-from pteron.graph.choice import usable_routes
-from pteron.graph.dispatch import HALF, SUBGROUP, Route
+from pteron.gpu.wgpu.device import Device
+from pteron.ir.dispatch import HALF, SUBGROUP, Route
+from pteron.plan.routes import usable_routes
 from tests.ops.rules import Fixed, Sym, check_rule
 
 

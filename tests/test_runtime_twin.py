@@ -1,4 +1,4 @@
-"""`pteron.runtime` beside `executorch.runtime`, on the same files."""
+"""`pteron.compat.executorch` beside `executorch.runtime`, on the same files."""
 
 import io
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 
-import pteron.runtime as ours
+import pteron.compat.executorch as ours
 
 DATA = Path(__file__).parent / "data"
 FILES = sorted(DATA.glob("*.pte"))
@@ -186,7 +186,7 @@ def test_bad_inputs_are_runtime_errors_as_in_executorch(branches):
 def test_the_twin_needs_no_torch():
     script = """
 import sys, numpy as np
-from pteron.runtime import Runtime
+from pteron.compat.executorch import Runtime
 method = Runtime.get().load_program(sys.argv[1]).load_method("forward")
 (out,) = method.execute([np.arange(3)])
 assert isinstance(out, np.ndarray) and out.shape == (3, 64)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pteron.graph.dispatch import GPU, HALF, SOFTWARE, SUBGROUP
+from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP
 from tests.operators import samples  # noqa: F401  gives every operator its samples
 from tests.operators.sample import SAMPLES, OneNodeGraph
 

@@ -8,13 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 import pteron
-from pteron import tuning
 from pteron.cli.app import app
-from pteron.gpu.timing import has_timestamps
-from pteron.graph.choice import route_key
-from pteron.graph.dispatch import SUBGROUP
-from pteron.trials import Measured, Trial, best_of, some_sizes
-from pteron.tuning import Tuning
+from pteron.gpu.wgpu.timing import has_timestamps
+from pteron.ir.dispatch import SUBGROUP
+from pteron.measure import tuning
+from pteron.measure.trials import Measured, Trial, best_of, some_sizes
+from pteron.measure.tuning import Tuning
+from pteron.plan.routes import route_key
 from tests.exporting import export
 
 ROWS, WIDTH = 16, 64
@@ -176,7 +176,7 @@ def test_a_first_load_measures_and_later_ones_do_not(device, folder, cache, time
         for rows in (3, ROWS, 1):
             check(method, folder, rows)
     assert device.allocated_nbytes == held
-    monkeypatch.setattr("pteron.trials.hold", None)  # nobody may call it
+    monkeypatch.setattr("pteron.measure.trials.hold", None)  # nobody may call it
     with pteron.load(folder / "linear.pte", device=device, tune=True) as program:
         check(program.method(), folder, ROWS)
 
@@ -200,11 +200,11 @@ def test_a_program_that_refuses_zeros_is_loaded_all_the_same(device, folder, cac
     def refuse(*_):
         raise pteron.InputError("not zero")
 
-    monkeypatch.setattr("pteron.trials.measure", refuse)
+    monkeypatch.setattr("pteron.measure.trials.measure", refuse)
     for _ in range(2):
         with pteron.load(folder / "linear.pte", device=device, tune=True) as program:
             check(program.method(), folder, ROWS)
-        monkeypatch.setattr("pteron.trials.hold", None)  # it is not tried again
+        monkeypatch.setattr("pteron.measure.trials.hold", None)  # it is not tried again
 
 
 def test_a_cache_that_cannot_be_written_costs_the_measurement_alone(device, folder, timestamps, monkeypatch):
@@ -239,7 +239,7 @@ def test_the_command_measures_and_remembers(device, folder, cache, timestamps):
 
 
 def test_the_command_says_what_it_cannot_do(folder, monkeypatch):
-    monkeypatch.setattr("pteron.gpu.timing.has_timestamps", lambda device: False)
+    monkeypatch.setattr("pteron.gpu.wgpu.timing.has_timestamps", lambda device: False)
     result = CliRunner().invoke(app, ["tune", str(folder / "linear.pte")])
     assert result.exit_code == 1 and "no timestamp queries" in result.stderr
     monkeypatch.undo()

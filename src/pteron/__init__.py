@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pteron.arrays import GpuArray
-    from pteron.checking import check
     from pteron.errors import DeviceError, FormatError, InputError, OutOfMemory, PteronError, UnsupportedError
     from pteron.exporting import export
-    from pteron.gpu.adapters import adapters
+    from pteron.gpu.wgpu.adapters import adapters
     from pteron.llm import convert
+    from pteron.measure.profile import profile
     from pteron.method import Method
-    from pteron.profiling import profile
     from pteron.program import Program, load
+    from pteron.report.check import check
 
 __version__ = "0.1.0"
 
@@ -44,12 +44,12 @@ _HOMES = {
     "GpuArray": "pteron.arrays",
     "Method": "pteron.method",
     "Program": "pteron.program",
-    "adapters": "pteron.gpu.adapters",
-    "check": "pteron.checking",
+    "adapters": "pteron.gpu.wgpu.adapters",
+    "check": "pteron.report.check",
     "convert": "pteron.llm",
     "export": "pteron.exporting",
     "load": "pteron.program",
-    "profile": "pteron.profiling",
+    "profile": "pteron.measure.profile",
 }
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from pteron.errors import InputError
-from pteron.gpu.device import Device
-from pteron.graph.dtypes import DType
-from pteron.graph.values import Shape
+from pteron.gpu.wgpu.device import Device
+from pteron.ir.dtypes import DType
+from pteron.ir.values import Shape
 
 
 class GpuArray:

@@ -10,16 +10,16 @@ import numpy as np
 
 from pteron.arrays import GpuArray, as_numpy, from_gpu, to_gpu
 from pteron.errors import InputError, PteronError, UnsupportedError
-from pteron.gpu.device import Device
 from pteron.gpu.executor import Executor, State
-from pteron.gpu.public import Copy
 from pteron.gpu.weights import Weights
-from pteron.graph.choice import Choice
-from pteron.graph.dispatch import describe
-from pteron.graph.dynamic import check_shape, dynamic_dims
-from pteron.graph.live import ContentRule, Live
-from pteron.graph.memory import aligned
-from pteron.graph.values import Element, Graph, Port, Shape, SymInt, Tensor, ValueId, numel
+from pteron.gpu.wgpu.device import Device
+from pteron.gpu.wgpu.public import Copy
+from pteron.ir.dispatch import describe
+from pteron.ir.live import ContentRule, Live
+from pteron.ir.values import Element, Graph, Port, Shape, SymInt, Tensor, ValueId, numel
+from pteron.plan.dynamic import check_shape, dynamic_dims
+from pteron.plan.memory import aligned
+from pteron.plan.routes import Choice
 
 if TYPE_CHECKING:
     from pteron.program import Program

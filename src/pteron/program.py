@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pteron.ops  # noqa: F401  registers the operators
-from pteron import trials, tuning
-from pteron.checking import refusals
 from pteron.errors import PteronError
 from pteron.fusion import fuse
-from pteron.gpu.adapters import Adapter
-from pteron.gpu.device import Device
 from pteron.gpu.weights import Weights
-from pteron.graph.choice import Choice
-from pteron.graph.lower import try_lower
-from pteron.graph.problems import unsupported
-from pteron.graph.values import Graph
+from pteron.gpu.wgpu.adapters import Adapter
+from pteron.gpu.wgpu.device import Device
+from pteron.ir.problems import unsupported
+from pteron.ir.values import Graph
+from pteron.lower.instructions import try_lower
+from pteron.measure import trials, tuning
 from pteron.method import Method
+from pteron.plan.routes import Choice
 from pteron.pte.file import ProgramFile
+from pteron.report.check import refusals
 
 
 def load(

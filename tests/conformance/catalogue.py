@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import pteron
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.conformance.agreement import disagreement
 from tests.exporting import remember_rope_patterns
 from tests.ops.rules import poison

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.dynamic_shape.recording import CALLS, Recording, record
 from tests.dynamic_shape.replay import replay
 from tests.dynamic_shape.table import CASES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pteron
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from pteron.method import Method
 from tests.dynamic_shape.recording import Recording
 from tests.tolerances import assert_close

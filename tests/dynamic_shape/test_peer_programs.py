@@ -10,7 +10,7 @@ import pytest
 
 import pteron
 from pteron.errors import UnsupportedError
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.conftest import Once
 from tests.dynamic_shape.peer import PEERS, Peer, export_group
 from tests.dynamic_shape.replay import Made, check_outputs, poison

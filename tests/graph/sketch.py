@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pteron.ops  # noqa: F401  registers the operators
-from pteron.graph.build import Builder
-from pteron.graph.dtypes import DType
-from pteron.graph.live import Live, LiveGraph
-from pteron.graph.memory import Layout
-from pteron.graph.values import Constant, Graph, Port, Shape, SymInt, Tensor, Value
+from pteron.ir.dtypes import DType
+from pteron.ir.live import Live
+from pteron.ir.values import Constant, Graph, Port, Shape, SymInt, Tensor, Value
+from pteron.lower.builder import Builder
+from pteron.plan.memory import Layout
+from pteron.plan.sweep import LiveGraph
 
 
 class Sketch(Builder):

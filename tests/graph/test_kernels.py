@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import pteron.ops
-from pteron.graph.dispatch import MAX_GROUPS_PER_DIMENSION, fold, threads
-from pteron.graph.dtypes import DType
+from pteron.ir.dispatch import MAX_GROUPS_PER_DIMENSION, fold, threads
+from pteron.ir.dtypes import DType
 from pteron.ops import kernel as kernels
 
 WGSL = Path(pteron.ops.__file__).parent / "wgsl"

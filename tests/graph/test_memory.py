@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pteron.graph.memory import GRANULE, Layout, aligned, lifetimes, plan_memory
-from pteron.graph.values import Graph
+from pteron.ir.values import Graph
+from pteron.plan.memory import GRANULE, Layout, aligned, lifetimes, plan_memory
 from tests.graph.sketch import Sketch
 
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pteron.errors import FormatError, InputError, PteronError, UnsupportedError
-from pteron.graph.dynamic import dynamic_dims
-from pteron.graph.live import REMEMBERED_PLANS_PER_NODE
-from pteron.graph.lower import check_order
-from pteron.graph.values import Graph, Tensor
+from pteron.ir.values import Graph, Tensor
+from pteron.lower.instructions import check_order
+from pteron.plan.dynamic import dynamic_dims
+from pteron.plan.sweep import REMEMBERED_PLANS_PER_NODE
 from tests.graph.sketch import Sketch, live, shape_of
 
 SIZES = st.lists(st.integers(0, 128), min_size=1, max_size=12)

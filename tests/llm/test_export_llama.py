@@ -14,7 +14,7 @@ import torch
 
 import pteron
 from pteron.exporting import Export
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from pteron.llm.decoder import Decoder
 from tests.llm import executorch_llama
 from tests.llm.tiny_models import Reference, Tiny, weights, write_gguf

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import pteron.llm
 from pteron.errors import InputError, PteronError
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from pteron.llm import ChatTemplate, ContextFull, Detokenizer, LanguageModel, Tokenizer
 from pteron.llm.tokenizer import StopStrings
 from tests.llm.reciter import reciter

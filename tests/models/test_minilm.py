@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pteron
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.dynamic_shape.replay import poison
 from tests.exporting import export
 from tests.models.zoo import Bert, length

@@ -7,9 +7,9 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-from pteron.graph.dispatch import GPU, HALF, SOFTWARE, SUBGROUP
-from pteron.graph.dtypes import DType
-from pteron.graph.op import registered
+from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP
+from pteron.ir.dtypes import DType
+from pteron.ir.op import registered
 from tests.operators import samples  # noqa: F401  gives every operator its samples
 from tests.operators.sample import LARGEST, SAMPLES, SMALLER, OneNodeGraph, Sample, is_integer_arithmetic
 

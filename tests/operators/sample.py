@@ -12,13 +12,13 @@ from typing import Any
 import pteron.fusion
 import pteron.ops  # noqa: F401  both register operators
 from pteron.gpu.executor import shader_text
-from pteron.graph.dispatch import Route
-from pteron.graph.dtypes import DType
-from pteron.graph.live import LiveGraph
-from pteron.graph.memory import Layout
-from pteron.graph.op import find, registered
-from pteron.graph.values import Constant, Graph, Node, Port, SymInt, Tensor, ValueId, values_in
+from pteron.ir.dispatch import Route
+from pteron.ir.dtypes import DType
+from pteron.ir.op import find, registered
+from pteron.ir.values import Constant, Graph, Node, Port, SymInt, Tensor, ValueId, values_in
 from pteron.ops import kernel as kernels
+from pteron.plan.memory import Layout
+from pteron.plan.sweep import LiveGraph
 
 LARGEST, SMALLER = 8, 5
 

@@ -6,7 +6,7 @@ of docs/operators.md, and the shader texts that Tint is asked about.
 
 from __future__ import annotations
 
-from pteron.graph.dtypes import DType
+from pteron.ir.dtypes import DType
 from tests.operators.sample import LARGEST, Position, T, sample
 
 ANY = tuple(DType)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import pteron
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.exporting import export
 from tests.ops.rules import as_list, compare, poison
 

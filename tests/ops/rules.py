@@ -15,11 +15,11 @@ import torch
 
 import pteron.fusion
 import pteron.ops  # noqa: F401  both register operators
-from pteron.gpu.device import Device
 from pteron.gpu.weights import Weights
-from pteron.graph.dtypes import DType
-from pteron.graph.op import find
-from pteron.graph.values import Constant, Graph, Node, Port, SymInt, Tensor, ValueId, values_in
+from pteron.gpu.wgpu.device import Device
+from pteron.ir.dtypes import DType
+from pteron.ir.op import find
+from pteron.ir.values import Constant, Graph, Node, Port, SymInt, Tensor, ValueId, values_in
 from pteron.method import Method
 
 STORED = {

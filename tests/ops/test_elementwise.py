@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.ops.programs import check_program
 from tests.ops.rules import OneNode, check_rule
 

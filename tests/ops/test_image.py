@@ -14,7 +14,7 @@ from torch.nn import functional
 
 import pteron
 from pteron.errors import InputError
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.exporting import export
 from tests.ops.exports import check_export
 from tests.ops.rules import check_rule

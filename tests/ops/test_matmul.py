@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pteron.errors import InputError
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.ops.programs import check_program
 from tests.ops.rules import Fixed, OneNode, check_rule
 

@@ -12,7 +12,7 @@ from torch.export import Dim
 
 import pteron
 from pteron.errors import InputError
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.exporting import export
 from tests.ops.exports import check_export
 from tests.ops.rules import Fixed, Sym, check_rule

@@ -12,7 +12,7 @@ from torch.export import Dim
 from torch.nn import functional
 
 from pteron.errors import UnsupportedError
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.ops.exports import check_export
 from tests.ops.rules import check_rule
 

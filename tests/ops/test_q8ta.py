@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from pteron.errors import UnsupportedError
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.ops.exports import check_export
 from tests.ops.rules import OneNode, check_rule
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.ops.programs import check_program
 from tests.ops.rules import check_rule
 

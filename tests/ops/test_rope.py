@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.ops.rules import Sym, check_rule
 
 POSITIONS = 24

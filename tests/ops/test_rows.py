@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from tests.ops.rules import Fixed, check_rule
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.device import Device
 from pteron.ops import workgroups
 from tests.ops import test_conv, test_q8ta
 from tests.ops.rules import check_rule

@@ -44,7 +44,7 @@ def bench(
     device: language.DeviceName = None,
 ) -> None:
     """Measure a language model: prompts read (pp) and tokens written (tg) per second."""
-    from pteron.gpu.device import Device
+    from pteron.gpu.wgpu.device import Device
     from pteron.llm.decoder import Decoder
     from pteron.program import load
 

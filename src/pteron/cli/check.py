@@ -11,8 +11,8 @@ from pteron.cli import options
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
-    from pteron.checking import Report
-    from pteron.graph.problems import Finding
+    from pteron.ir.problems import Finding
+    from pteron.report.check import Report
 
 
 def check(
@@ -21,7 +21,7 @@ def check(
     as_json: options.AsJson = False,
 ) -> None:
     """Tell whether a .pte file can run, and list every operator that cannot."""
-    from pteron.checking import check as check_program
+    from pteron.report.check import check as check_program
 
     report = check_program(model, data_path=data)
     if as_json:

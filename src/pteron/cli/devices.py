@@ -10,7 +10,7 @@ from pteron.cli import options
 from pteron.cli.terminal import console, grid, print_json
 
 if TYPE_CHECKING:
-    from pteron.gpu.adapters import Adapter
+    from pteron.gpu.wgpu.adapters import Adapter
 
 
 def devices(
@@ -21,7 +21,7 @@ def devices(
 ) -> None:
     """List the GPU adapters, the best first."""
     from pteron.errors import DeviceError
-    from pteron.gpu.adapters import REMEDY, adapters
+    from pteron.gpu.wgpu.adapters import REMEDY, adapters
 
     try:
         found = adapters()

@@ -20,7 +20,7 @@ from pteron.cli.devices import describe_adapter
 from pteron.cli.terminal import console, grid, heading, nbytes, print_json
 
 if TYPE_CHECKING:
-    from pteron.gpu.adapters import Adapter
+    from pteron.gpu.wgpu.adapters import Adapter
 
 # Before this, Mesa's software Vulkan driver is several times slower.
 GOOD_MESA = (25,)
@@ -48,7 +48,7 @@ class Checkup:
 def doctor(as_json: options.AsJson = False) -> None:
     """Check that this machine can run programs, and say what would help."""
     from pteron.errors import DeviceError
-    from pteron.gpu.adapters import adapters
+    from pteron.gpu.wgpu.adapters import adapters
 
     failure = None
     checkups: list[Checkup] = []
@@ -88,7 +88,7 @@ def versions() -> dict[str, str]:
 def try_kernel(adapter: Adapter) -> str | None:
     """Double four numbers on the adapter: None if that worked, else what went wrong."""
     from pteron.errors import PteronError
-    from pteron.gpu.device import Device
+    from pteron.gpu.wgpu.device import Device
 
     source = """
 @group(0) @binding(0) var<storage, read_write> x: array<u32>;
@@ -115,7 +115,7 @@ def try_kernel(adapter: Adapter) -> str | None:
 
 def advice(checkups: Sequence[Checkup], opengl: Sequence[str] = ()) -> Iterator[str]:
     """What would help, the most important first."""
-    from pteron.gpu.adapters import REMEDY
+    from pteron.gpu.wgpu.adapters import REMEDY
 
     for checkup in checkups:
         if checkup.error is not None:

@@ -11,8 +11,8 @@ import numpy as np
 import typer
 
 from pteron.cli.arguments import in_order, parse_shape, split_name
-from pteron.graph.values import Port, SymInt, Tensor
-from pteron.inspect import sample_ranges
+from pteron.ir.values import Port, SymInt, Tensor
+from pteron.report.inspect import sample_ranges
 
 if TYPE_CHECKING:
     from pteron.method import Method

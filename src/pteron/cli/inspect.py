@@ -15,7 +15,7 @@ from pteron.cli.arguments import parse_shape, split_name
 from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_json, shape
 
 if TYPE_CHECKING:
-    from pteron.inspect import DispatchInfo, MethodInfo, NodeInfo, OperatorCount, PortInfo
+    from pteron.report.inspect import DispatchInfo, MethodInfo, NodeInfo, OperatorCount, PortInfo
 
 # What a port that is no tensor may be. A tensor of booleans is "bool" too, but it has a shape to show.
 SCALARS = ("int", "float", "str")
@@ -36,8 +36,8 @@ def inspect(
     as_json: options.AsJson = False,
 ) -> None:
     """Show what is inside a .pte file: inputs, operators, constants, memory."""
-    from pteron.inspect import inspect_method
     from pteron.pte.file import ProgramFile
+    from pteron.report.inspect import inspect_method
 
     with ProgramFile.open(model, data or []) as file:
         names = file.method_names

@@ -74,7 +74,7 @@ def progress_console() -> Console:
 def opened(source: Source) -> Iterator[LanguageModel]:
     """Load a model behind a progress bar."""
     import pteron.llm
-    from pteron.gpu.device import Device
+    from pteron.gpu.wgpu.device import Device
 
     device = Device(source.device)
     try:

@@ -14,8 +14,8 @@ from pteron.cli import options
 from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_json
 
 if TYPE_CHECKING:
-    from pteron.profiling import NodeProfile, OpProfile, Profile
-    from pteron.workload import Workload
+    from pteron.measure.profile import NodeProfile, OpProfile, Profile
+    from pteron.measure.workload import Workload
 
 
 class Order(StrEnum):
@@ -46,8 +46,8 @@ def profile(
     as_json: options.AsJson = False,
 ) -> None:
     """Tell what each operator of a .pte file costs on the GPU, and what the host adds."""
-    from pteron import profiling
     from pteron.cli.inputs import live_shapes, make_inputs
+    from pteron.measure import profile as profiling
     from pteron.program import load
 
     with load(model, data_path=data, device=device) as program:
@@ -108,7 +108,7 @@ def _work(work: Workload) -> dict[str, int | None]:
 
 
 def show(name: str, found: Profile, by: Order | None, top: int) -> None:
-    from pteron.profiling import by_cost
+    from pteron.measure.profile import by_cost
 
     out = console()
     out.print(heading(f"{name}: {found.method}", f"on {found.adapter}, medians of {found.calls} calls"))

@@ -12,7 +12,7 @@ from pteron.cli import options
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
-    from pteron.trials import Measured
+    from pteron.measure.trials import Measured
 
 
 def tune(
@@ -42,10 +42,10 @@ def tune(
     as_json: options.AsJson = False,
 ) -> None:
     """Find the fastest kernels for a .pte file on this device. Every later load uses what is found."""
-    from pteron import trials, tuning
     from pteron.cli.inputs import live_shapes, make_inputs
     from pteron.errors import DeviceError
-    from pteron.gpu.timing import has_timestamps
+    from pteron.gpu.wgpu.timing import has_timestamps
+    from pteron.measure import trials, tuning
     from pteron.program import load
 
     trial = trials.Trial()

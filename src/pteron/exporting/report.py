@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from pteron import checking
-from pteron.inspect import OperatorCount, inspect_method
 from pteron.pte.file import ProgramFile
+from pteron.report import check as checking
+from pteron.report.inspect import OperatorCount, inspect_method
 
 
 @dataclass(frozen=True, slots=True)

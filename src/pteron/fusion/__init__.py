@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from pteron.fusion import add_rms_norm, chains, linear_weights, rotary_cache, sibling_linears
-from pteron.graph.values import Graph
+from pteron.ir.values import Graph
 
 PASSES: Mapping[str, Callable[[Graph], Graph]] = {
     "linear_weights": linear_weights.fuse,

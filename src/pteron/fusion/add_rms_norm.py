@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pteron.fusion.edit import Replacement, Uses, rebuild
-from pteron.graph.dispatch import Dispatch, Route, threads
-from pteron.graph.dtypes import DType
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import op
-from pteron.graph.values import Graph, Node, Tensor
+from pteron.ir.dispatch import Dispatch, Route, threads
+from pteron.ir.dtypes import DType
+from pteron.ir.live import LiveTensor
+from pteron.ir.op import op
+from pteron.ir.values import Graph, Node, Tensor
 from pteron.ops.elementwise import binary_dispatch
 from pteron.ops.rows import rms_groups, rms_walk
 

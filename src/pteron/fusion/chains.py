@@ -13,11 +13,11 @@ from functools import cache
 from typing import Any
 
 from pteron.fusion.edit import Replacement, Uses, rebuild
-from pteron.graph.dispatch import Dispatch, quads, threads
-from pteron.graph.dtypes import DType
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import OpError, find, op
-from pteron.graph.values import Arg, Graph, Node, Tensor, ValueId, values_in
+from pteron.ir.dispatch import Dispatch, quads, threads
+from pteron.ir.dtypes import DType
+from pteron.ir.live import LiveTensor
+from pteron.ir.op import OpError, find, op
+from pteron.ir.values import Arg, Graph, Node, Tensor, ValueId, values_in
 from pteron.ops import elementwise
 from pteron.ops.elementwise import walks
 from pteron.ops.shapes import broadcast

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pteron.graph import op as registry
-from pteron.graph.values import Arg, Graph, Node, Tensor, ValueId, values_in
+from pteron.ir import op as registry
+from pteron.ir.values import Arg, Graph, Node, Tensor, ValueId, values_in
 
 
 @dataclass(frozen=True, slots=True)

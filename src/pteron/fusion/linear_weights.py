@@ -8,23 +8,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pteron.fusion.edit import Replacement, Uses, rebuild
-from pteron.graph.build import Builder
-from pteron.graph.rewrite import permuted_constant
-from pteron.graph.values import Constant, Graph, Tensor
+from pteron.ir.constants import permuted_constant
+from pteron.ir.values import Constant, Graph, Tensor
 
 MM, LINEAR = "aten.mm.default", "aten.linear.default"
 
 
 def fuse(graph: Graph) -> Graph:
     uses = Uses(graph)
-    builder = Builder(graph.name)
-    builder.graph = replace(graph, values=list(graph.values))
+    graph = replace(graph, values=list(graph.values))
     replacements: dict[int, Replacement] = {}
     for node in graph.nodes:
         if node.name != MM or node.when is not None:
             continue
         x, matrix, out = node.args
         if isinstance(matrix, Tensor) and isinstance(matrix.constant, Constant) and uses.is_settled(matrix):
-            weight = permuted_constant(builder, matrix, (1, 0))
+            weight = permuted_constant(graph, matrix, (1, 0))
             replacements[node.index] = Replacement(LINEAR, (x, weight, None, out), (node,))
-    return rebuild(builder.graph, replacements)
+    return rebuild(graph, replacements)

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from pteron.fusion.edit import Replacement, Uses, rebuild
-from pteron.graph.dispatch import Dispatch, Route, quads, threads
-from pteron.graph.live import LiveInt, LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import Graph, Node, Tensor
+from pteron.ir.dispatch import Dispatch, Route, quads, threads
+from pteron.ir.live import LiveInt, LiveTensor
+from pteron.ir.op import check, op
+from pteron.ir.values import Graph, Node, Tensor
 from pteron.ops.attention import cached_attention
 from pteron.ops.rope import rotation
 from pteron.ops.writes import check_room

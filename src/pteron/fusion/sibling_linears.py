@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pteron.fusion.edit import Replacement, Uses, rebuild
-from pteron.graph.build import Builder
-from pteron.graph.dispatch import Route
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import op
-from pteron.graph.rewrite import joined_constant
-from pteron.graph.values import Constant, Graph, Node, Tensor
+from pteron.ir.constants import joined_constant
+from pteron.ir.dispatch import Route
+from pteron.ir.live import LiveTensor
+from pteron.ir.op import op
+from pteron.ir.values import Constant, Graph, Node, Tensor
 from pteron.ops.linear_q4 import product_q4
 from pteron.ops.matmul import linear_product
 from pteron.ops.outputs import MOST
@@ -73,20 +72,19 @@ class Linear:
 
 
 def fuse(graph: Graph) -> Graph:
-    builder = Builder(graph.name)
-    builder.graph = replace(graph, values=list(graph.values))
+    graph = replace(graph, values=list(graph.values))
     replacements: dict[int, Replacement] = {}
     uses = Uses(graph)
     for family in _families(graph, uses):
         first, kind = family[0].node, KINDS[family[0].node.name]
         args = dict(zip(first.op.parameters, first.args, strict=True))
         for name in family[0].constants:
-            args[name] = joined_constant(builder, [each.constants[name] for each in family], kind.axes[name])
+            args[name] = joined_constant(graph, [each.constants[name] for each in family], kind.axes[name])
         *read, _ = args.values()
         outs = tuple(each.node.args[-1] for each in family)
         # The first one's place: their input is there by then, and constants always are.
         replacements[first.index] = Replacement(kind.together, (*read, outs), tuple(_replaced(family, uses)))
-    return rebuild(builder.graph, replacements)
+    return rebuild(graph, replacements)
 
 
 def _replaced(family: list[Linear], uses: Uses) -> Iterator[Node]:

@@ -11,15 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pteron.gpu.device import Device
-from pteron.gpu.public import Command, Copy
 from pteron.gpu.weights import Weights, upload_constant
-from pteron.graph.choice import Choice
-from pteron.graph.dispatch import Dispatch, Grid, Scratch
-from pteron.graph.live import Change, LiveGraph, LiveInt, LiveTensor, NodePlan
-from pteron.graph.memory import Layout, MemoryPlan, aligned, plan_memory
-from pteron.graph.values import Graph, Tensor, ValueId
+from pteron.gpu.wgpu.device import Device
+from pteron.gpu.wgpu.public import Command, Copy
+from pteron.ir.dispatch import Dispatch, Grid, Scratch
+from pteron.ir.live import LiveInt, LiveTensor
+from pteron.ir.values import Graph, Tensor, ValueId
 from pteron.ops import kernel as kernels
+from pteron.plan.memory import Layout, MemoryPlan, aligned, plan_memory
+from pteron.plan.routes import Choice
+from pteron.plan.sweep import Change, LiveGraph, NodePlan
 
 SYMINT_SLOT = 16
 

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pteron.errors import FormatError, UnsupportedError
-from pteron.gpu.device import Device
-from pteron.graph.memory import aligned
-from pteron.graph.values import Constant, Joined, Tensor, numel
+from pteron.gpu.wgpu.device import Device
+from pteron.ir.values import Constant, Joined, Tensor, numel
+from pteron.plan.memory import aligned
 
 _Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Unpack, cast
 
 from pteron.errors import FormatError, InputError, PteronError
-from pteron.gpu.adapters import Adapter
-from pteron.gpu.device import Device
+from pteron.gpu.wgpu.adapters import Adapter
+from pteron.gpu.wgpu.device import Device
 from pteron.llm.chat_template import ChatTemplate, Message
 from pteron.llm.decoder import Decoder
 from pteron.llm.generate import Generation, Prompt, Stream, collect

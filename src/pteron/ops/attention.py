@@ -10,23 +10,25 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pteron.graph.dispatch import (
+from pteron.ir.rule import (
     GPU,
     SOFTWARE,
     SUBGROUP,
     Bound,
     Define,
     Dispatch,
+    LiveInt,
+    LiveTensor,
     Route,
     Scratch,
+    Shape,
     Shared,
+    check,
     describe,
     fold,
+    op,
     threads,
 )
-from pteron.graph.live import LiveInt, LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import Shape
 from pteron.ops.elementwise import widened
 from pteron.ops.matmul import all_float32
 from pteron.ops.shapes import broadcast_strides

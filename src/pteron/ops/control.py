@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pteron.graph.dispatch import Dispatch, Route, describe
-from pteron.graph.live import LiveTensor, copy_dispatch
-from pteron.graph.op import check, op
+from pteron.ir.rule import Dispatch, LiveTensor, Route, check, copy_dispatch, describe, op
 from pteron.ops.writes import write_box
 
 

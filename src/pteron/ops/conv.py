@@ -10,20 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pteron.graph.dispatch import (
+from pteron.ir.rule import (
     WORKGROUP,
     Bound,
     Dispatch,
+    LiveTensor,
     Number,
     Route,
+    Shape,
+    check,
     describe,
     fold,
+    numel,
+    op,
     quads,
     threads,
 )
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import Shape, numel
 from pteron.ops.elementwise import F32_MAX
 from pteron.ops.matmul import all_float32
 from pteron.ops.workgroups import stores, tile_routes

@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pteron.graph.dispatch import Dispatch, quads, threads
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import Shape
+from pteron.ir.rule import Dispatch, LiveTensor, Shape, check, op, quads, threads
 from pteron.ops.elementwise import as_f32, as_i32
 
 

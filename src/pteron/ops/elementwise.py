@@ -12,11 +12,7 @@ from collections.abc import Sequence
 from inspect import Parameter, Signature
 from typing import Any
 
-from pteron.graph.dispatch import Dispatch, Number, Scratch, quads, threads
-from pteron.graph.dtypes import DType
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import numel
+from pteron.ir.rule import Dispatch, DType, LiveTensor, Number, Scratch, check, numel, op, quads, threads
 from pteron.ops.shapes import broadcast, broadcast_strides, merge
 
 F32_MAX = 3.4028234663852886e38

@@ -6,10 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pteron.graph.dispatch import Dispatch, Number, describe, quads, threads
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import Shape, numel
+from pteron.ir.rule import Dispatch, LiveTensor, Number, Shape, check, describe, numel, op, quads, threads
 from pteron.ops.conv import Window, lift
 from pteron.ops.elementwise import F32_MAX, I32_MAX, I32_MIN
 from pteron.ops.shapes import MAX_RANK

@@ -9,11 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pteron.graph.dispatch import Bound, Dispatch, Number, Scratch, describe, quads, threads
-from pteron.graph.dtypes import DType
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import Shape, numel
+from pteron.ir.rule import (
+    Bound,
+    Dispatch,
+    DType,
+    LiveTensor,
+    Number,
+    Scratch,
+    Shape,
+    check,
+    describe,
+    numel,
+    op,
+    quads,
+    threads,
+)
 from pteron.ops.elementwise import as_f32, as_i32, transfer, widened
 from pteron.ops.shapes import broadcast, broadcast_strides, contiguous, dimension, merge
 

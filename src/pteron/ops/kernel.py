@@ -30,8 +30,8 @@ from importlib import resources
 from itertools import count
 from types import MappingProxyType
 
-from pteron.graph.dispatch import WORKGROUP, Define
-from pteron.graph.dtypes import DType
+from pteron.ir.dispatch import WORKGROUP, Define
+from pteron.ir.dtypes import DType
 
 _BINDING = re.compile(
     r"@group\(0\)\s*@binding\((\d+)\)\s*var<(storage|uniform)(?:,\s*(read|read_write))?>\s*(\w+)\s*:\s*([^;]+);"

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pteron.graph.dispatch import (
+from pteron.ir.rule import (
     GPU,
     SOFTWARE,
     SUBGROUP,
     WORKGROUP,
+    LiveTensor,
     Number,
     Route,
     Shared,
+    check,
     describe,
     fold,
+    numel,
+    op,
 )
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import numel
 from pteron.ops.matmul import all_float32, check_bias, tiles_1d
 from pteron.ops.outputs import SideBySide
 

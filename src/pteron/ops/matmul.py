@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from pteron.graph.dispatch import (
+from pteron.ir.rule import (
     GPU,
     HALF,
     SOFTWARE,
@@ -18,17 +18,18 @@ from pteron.graph.dispatch import (
     WORKGROUP,
     Define,
     Dispatch,
+    DType,
     Grid,
+    LiveTensor,
     Number,
     Route,
     Shared,
+    check,
     describe,
     fold,
+    numel,
+    op,
 )
-from pteron.graph.dtypes import DType
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import numel
 from pteron.ops.outputs import SideBySide
 from pteron.ops.shapes import broadcast, broadcast_strides
 

@@ -10,10 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pteron.graph.dispatch import Dispatch, Route, Scratch, describe, quads, threads
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import Shape, numel
+from pteron.ir.rule import (
+    Dispatch,
+    LiveTensor,
+    Route,
+    Scratch,
+    Shape,
+    check,
+    describe,
+    numel,
+    op,
+    quads,
+    threads,
+)
 from pteron.ops.reduce import VARIANCE
 from pteron.ops.rows import Rows
 

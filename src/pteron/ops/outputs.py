@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from pteron.graph.live import LiveTensor
+from pteron.ir.rule import LiveTensor
 
 MOST = 3
 _NAMES = ("y", "y2", "y3")

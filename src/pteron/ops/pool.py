@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pteron.graph.dispatch import Bound, Dispatch, Number, describe, quads, threads
-from pteron.graph.dtypes import DType
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import Shape
+from pteron.ir.rule import (
+    Bound,
+    Dispatch,
+    DType,
+    LiveTensor,
+    Number,
+    Shape,
+    check,
+    describe,
+    op,
+    quads,
+    threads,
+)
 from pteron.ops.conv import Window, lift, spread
 
 # The bits of what a maximum starts from; for the wide types its sign is set and nothing is smaller.

@@ -5,10 +5,21 @@ Sums are exact integers; only the result is scaled, and brought to the output's 
 
 from __future__ import annotations
 
-from pteron.graph.dispatch import WORKGROUP, Dispatch, Number, Route, describe, fold, quads, threads
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import Shape, numel
+from pteron.ir.rule import (
+    WORKGROUP,
+    Dispatch,
+    LiveTensor,
+    Number,
+    Route,
+    Shape,
+    check,
+    describe,
+    fold,
+    numel,
+    op,
+    quads,
+    threads,
+)
 from pteron.ops.conv import WORTH_TILES, Window, lift, spread
 from pteron.ops.matmul import TILE, check_bias, check_rows, tiles_1d
 from pteron.ops.quantized import check_matrix

@@ -10,11 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pteron.graph.dispatch import GPU, Bound, Dispatch, Number, Route, Scratch, describe, quads, threads
-from pteron.graph.dtypes import DType
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import Shape, numel
+from pteron.ir.rule import (
+    GPU,
+    Bound,
+    Dispatch,
+    DType,
+    LiveTensor,
+    Number,
+    Route,
+    Scratch,
+    Shape,
+    check,
+    describe,
+    numel,
+    op,
+    quads,
+    threads,
+)
 from pteron.ops.reduce import LANES, Reduction, join_lanes, walks
 from pteron.ops.shapes import contiguous, dimension, merge
 

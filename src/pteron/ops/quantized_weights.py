@@ -5,10 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pteron.graph.dispatch import WORKGROUP, Dispatch, Route, Scratch, describe, fold, quads, threads
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import numel
+from pteron.ir.rule import (
+    WORKGROUP,
+    Dispatch,
+    LiveTensor,
+    Route,
+    Scratch,
+    check,
+    describe,
+    fold,
+    numel,
+    op,
+    quads,
+    threads,
+)
 from pteron.ops.linear_q4 import linear_q4gsw
 from pteron.ops.matmul import TILE, all_float32, check_rows, tiles_1d
 from pteron.ops.quantized import affine_blocks, check_matrix, per_token

@@ -12,19 +12,21 @@ from dataclasses import dataclass, replace
 from math import isqrt
 from typing import Any, TypeAlias
 
-from pteron.graph.dispatch import (
+from pteron.ir.rule import (
     GPU,
     Dispatch,
+    LiveTensor,
     Number,
     Route,
     Scratch,
+    Shape,
+    check,
     fold,
+    numel,
+    op,
     quads,
     threads,
 )
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import Shape, numel
 from pteron.ops.elementwise import widened
 from pteron.ops.shapes import contiguous, dimension, merge
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pteron.graph.dispatch import Bound, Define, Dispatch, Number, describe, quads, threads
-from pteron.graph.live import LiveInt, LiveTensor
-from pteron.graph.op import check, op
+from pteron.ir.rule import (
+    Bound,
+    Define,
+    Dispatch,
+    LiveInt,
+    LiveTensor,
+    Number,
+    check,
+    describe,
+    op,
+    quads,
+    threads,
+)
 
 
 @dataclass(frozen=True, slots=True)

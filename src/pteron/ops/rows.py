@@ -10,24 +10,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pteron.graph.dispatch import (
+from pteron.ir.rule import (
     GPU,
     SOFTWARE,
     SUBGROUP,
     Bound,
     Define,
     Dispatch,
+    DType,
+    LiveTensor,
     Route,
     Scratch,
+    check,
     describe,
     fold,
+    numel,
+    op,
     quads,
     threads,
 )
-from pteron.graph.dtypes import DType
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import numel
 from pteron.ops.reduce import Reduction
 from pteron.ops.shapes import dimension
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pteron.graph.dispatch import describe
-from pteron.graph.op import OpError, check
-from pteron.graph.values import Shape, numel
+from pteron.ir.rule import OpError, Shape, check, describe, numel
 
 __all__ = ["MAX_RANK", "broadcast", "broadcast_strides", "contiguous", "dimension", "merge", "numel"]
 

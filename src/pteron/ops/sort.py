@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pteron.graph.dispatch import Dispatch, threads
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import numel
+from pteron.ir.rule import Dispatch, LiveTensor, check, numel, op, threads
 from pteron.ops.index import read_indexed
 from pteron.ops.shapes import contiguous, dimension
 

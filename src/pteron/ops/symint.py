@@ -10,8 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from pteron.graph.live import LiveResult, LiveTensor
-from pteron.graph.op import op
+from pteron.ir.rule import LiveResult, LiveTensor, op
 from pteron.ops.shapes import dimension
 
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pteron.graph.dispatch import (
+from pteron.ir.rule import (
     WORKGROUP,
     Dispatch,
+    LiveTensor,
     Route,
     Scratch,
+    check,
+    copy_dispatch,
     describe,
     fold,
+    numel,
+    op,
     quads,
     threads,
 )
-from pteron.graph.live import LiveTensor, copy_dispatch
-from pteron.graph.op import check, op
-from pteron.graph.values import numel
 from pteron.ops.matmul import TILE, all_float32, check_rows, tiles, tiles_1d
 from pteron.ops.quantized import check_matrix
 from pteron.ops.workgroups import FEW_ROWS, stores, tile_routes

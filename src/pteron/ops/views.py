@@ -10,10 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pteron.graph.dispatch import Dispatch, Number, describe, quads, threads
-from pteron.graph.live import LiveTensor
-from pteron.graph.op import check, op
-from pteron.graph.values import Shape, numel
+from pteron.ir.rule import Dispatch, LiveTensor, Number, Shape, check, describe, numel, op, quads, threads
 from pteron.ops.shapes import broadcast_strides, contiguous, dimension, merge
 
 END = 2**31 - 1  # an `end` that the exporter left open

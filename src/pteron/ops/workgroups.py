@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pteron.graph.dispatch import GPU, Define, Dispatch, Route, fold
+from pteron.ir.rule import GPU, Define, Dispatch, Route, fold
 
 TEAM_COLUMNS = 8  # of a workgroup
 TEAM_ROWS = 4

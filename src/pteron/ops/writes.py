@@ -9,10 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pteron.graph.dispatch import Bound, Dispatch, describe, quads, threads
-from pteron.graph.live import LiveInt, LiveTensor, copy_dispatch
-from pteron.graph.op import OpError, check, op
-from pteron.graph.values import numel
+from pteron.ir.rule import (
+    Bound,
+    Dispatch,
+    LiveInt,
+    LiveTensor,
+    OpError,
+    check,
+    copy_dispatch,
+    describe,
+    numel,
+    op,
+    quads,
+    threads,
+)
 from pteron.ops.shapes import dimension
 from pteron.ops.views import slice_of
 

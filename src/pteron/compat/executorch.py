@@ -1,0 +1,274 @@
+"""ExecuTorch's Python runtime, drop-in: the same names and the same meaning, on any GPU.
+
+    from pteron.compat.executorch import Runtime
+
+    program = Runtime.get().load_program("model.pte")
+    outputs = program.load_method("forward").execute([x])
+
+Torch tensors in, torch tensors out; anything else in, numpy arrays out. Torch itself is not needed.
+Failures are RuntimeErrors, as ExecuTorch's are, with the reason in words.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+import pteron.method
+import pteron.program
+from pteron.errors import PteronError
+from pteron.gpu.wgpu.device import Device
+from pteron.ir.op import registered
+from pteron.lower.instructions import VULKAN_BACKEND
+from pteron.pte import schema
+from pteron.pte.file import ProgramFile
+
+__all__ = [
+    "BackendRegistry",
+    "Method",
+    "MethodMeta",
+    "OperatorRegistry",
+    "Program",
+    "Runtime",
+    "RuntimeFailure",
+    "TensorInfo",
+    "Verification",
+]
+
+
+class RuntimeFailure(PteronError, RuntimeError):
+    """A RuntimeError, as callers of ExecuTorch expect; its `__cause__` is Pteron's own error."""
+
+
+@contextmanager
+def _as_runtime_errors() -> Iterator[None]:
+    try:
+        yield
+    except (PteronError, OSError) as error:
+        raise RuntimeFailure(str(error)) from error
+
+
+class Verification(IntEnum):
+    """How much of a file is checked at load. Pteron always checks all of it."""
+
+    Minimal = 0
+    InternalConsistency = 1
+
+
+class TensorInfo:
+    """What a file says of a tensor."""
+
+    def __init__(self, tensor: schema.Tensor) -> None:
+        self._tensor = tensor
+
+    def sizes(self) -> tuple[int, ...]:
+        """The shape; the largest one, if it is dynamic."""
+        return tuple(self._tensor.sizes)
+
+    def dtype(self) -> int:
+        """ExecuTorch's number for the element type."""
+        return int(self._tensor.scalar_type)
+
+    def is_memory_planned(self) -> bool:
+        """Whether the program has a place for the tensor, so that the caller need not bring one."""
+        return self._tensor.allocation_info is not None or self._tensor.data_buffer_idx != 0
+
+    def nbytes(self) -> int:
+        return self._tensor.nbytes
+
+    def __repr__(self) -> str:
+        return (
+            f"TensorInfo(sizes={list(self.sizes())}, dtype={self._tensor.scalar_type.name.capitalize()}, "
+            f"is_memory_planned={self.is_memory_planned()}, nbytes={self.nbytes()})"
+        )
+
+
+class MethodMeta:
+    """What a file says of a method. Reading it puts nothing on the GPU."""
+
+    def __init__(self, plan: schema.ExecutionPlan) -> None:
+        self._name = plan.name
+        values = [value.val for value in plan.values]
+        self._inputs = [values[index] for index in plan.inputs]
+        self._outputs = [values[index] for index in plan.outputs]
+        self._attributes = [value for value in values if _is_attribute(value)]
+
+    def name(self) -> str:
+        return self._name
+
+    def num_inputs(self) -> int:
+        return len(self._inputs)
+
+    def num_outputs(self) -> int:
+        return len(self._outputs)
+
+    def num_attributes(self) -> int:
+        return len(self._attributes)
+
+    def input_tensor_meta(self, index: int) -> TensorInfo:
+        return _tensor_info(self._inputs, index, "input")
+
+    def output_tensor_meta(self, index: int) -> TensorInfo:
+        return _tensor_info(self._outputs, index, "output")
+
+    def attribute_tensor_meta(self, index: int) -> TensorInfo:
+        return _tensor_info(self._attributes, index, "attribute")
+
+    def __repr__(self) -> str:
+        return (
+            f"MethodMeta(name={self._name!r}, "
+            f"num_inputs={self.num_inputs()}, input_tensor_meta={list(map(_describe, self._inputs))}, "
+            f"num_outputs={self.num_outputs()}, output_tensor_meta={list(map(_describe, self._outputs))})"
+        )
+
+
+def _is_attribute(value: object) -> bool:
+    """Tensors with a name of their own in the model are its attributes."""
+    info = value.extra_tensor_info if isinstance(value, schema.Tensor) else None
+    return info is not None and info.fully_qualified_name is not None
+
+
+def _tensor_info(values: Sequence[object], index: int, kind: str) -> TensorInfo:
+    if not hasattr(index, "__index__") or index < 0:
+        raise TypeError(f"{kind}_tensor_meta takes an index of 0 or more, got {index!r}")
+    if index >= len(values):
+        raise IndexError(f"Cannot get {kind} tensor meta at {index}: there are {len(values)}")
+    value = values[index]
+    if not isinstance(value, schema.Tensor):
+        raise IndexError(
+            f"Cannot get {kind} tensor meta at {index}: it is not a tensor but {_describe(value)}"
+        )
+    return TensorInfo(value)
+
+
+def _describe(value: object) -> str:
+    return repr(TensorInfo(value)) if isinstance(value, schema.Tensor) else type(value).__name__
+
+
+class Method:
+    """A method on the GPU."""
+
+    def __init__(self, method: pteron.method.Method, metadata: MethodMeta) -> None:
+        self._method = method
+        self._metadata = metadata
+
+    def execute(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run at the inputs' shapes; the outputs as a list."""
+        with _as_runtime_errors():
+            outputs = self._method.execute(tuple(inputs))
+        torch = sys.modules.get("torch")
+        if torch is None or not any(isinstance(value, torch.Tensor) for value in inputs):
+            return outputs
+        return [torch.from_numpy(out) if isinstance(out, np.ndarray) else out for out in outputs]
+
+    @property
+    def metadata(self) -> MethodMeta:
+        return self._metadata
+
+
+class Program:
+    """A program. Nothing of it is on the GPU until a method is loaded."""
+
+    def __init__(self, runtime: Runtime, file: ProgramFile) -> None:
+        self._runtime = runtime
+        self._file = file
+        self._program: pteron.program.Program | None = None
+        self._methods: dict[str, Method] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def method_names(self) -> set[str]:
+        return set(self._file.method_names)
+
+    def load_method(self, name: str) -> Method:
+        """A method, ready to execute. The same object every time; KeyError lists the names there are."""
+        with self._lock:
+            if name not in self._methods:
+                metadata = MethodMeta(self._file.plan(name))
+                with _as_runtime_errors():
+                    if self._program is None:
+                        self._program = pteron.program.Program(self._file, self._runtime.device())
+                    self._methods[name] = Method(self._program.method(name), metadata)
+            return self._methods[name]
+
+    def metadata(self, method_name: str) -> MethodMeta:
+        """What the file says of a method, without loading it."""
+        try:
+            return MethodMeta(self._file.plan(method_name))
+        except KeyError as error:
+            raise RuntimeFailure(f"Failed to get method meta: {error.args[0]}") from None
+
+    def write_etdump_result_to_file(self, etdump_path: str, debug_buffer_path: str) -> None:
+        raise RuntimeFailure("No etdump found: Pteron does not record ETDumps")
+
+
+class BackendRegistry:
+    """The backends whose delegates can run."""
+
+    @property
+    def registered_backend_names(self) -> list[str]:
+        return [VULKAN_BACKEND]
+
+    def is_available(self, backend_name: str) -> bool:
+        return backend_name in self.registered_backend_names
+
+
+class OperatorRegistry:
+    """The operators that can run, in delegates (`aten.add.Tensor`) and outside of them (`aten::add.out`)."""
+
+    @property
+    def operator_names(self) -> set[str]:
+        return set(registered())
+
+
+class Runtime:
+    """The runtime of this process: get it with `Runtime.get()`."""
+
+    def __init__(self) -> None:
+        self.backend_registry = BackendRegistry()
+        self.operator_registry = OperatorRegistry()
+        self._device: Device | None = None
+        self._lock = threading.Lock()
+
+    @staticmethod
+    @cache
+    def get() -> Runtime:
+        return Runtime()
+
+    def device(self) -> Device:
+        """The one device that all programs of this runtime share, opened when it is first needed."""
+        with self._lock:
+            if self._device is None:
+                self._device = Device()
+            return self._device
+
+    def load_program(
+        self,
+        data: bytes | bytearray | BinaryIO | Path | str,
+        *,
+        verification: Verification = Verification.InternalConsistency,
+        enable_etdump: bool = False,
+        debug_buffer_size: int = 0,
+        data_path: Path | str | None = None,
+    ) -> Program:
+        """Open a program: a path, bytes, or a binary file.
+
+        data_path: the `.ptd` file that holds weights kept apart from the program.
+        All checks are made, whatever `verification` says; the ETDump options have no effect.
+        """
+        if not isinstance(data, (str, Path, bytes, bytearray)) and not hasattr(data, "read"):
+            raise TypeError(
+                "Expected data to be bytes, bytearray, a path to a .pte file, or a file-like object, "
+                f"but got {type(data).__name__}."
+            )
+        source = bytes(data) if isinstance(data, bytearray) else data
+        with _as_runtime_errors():
+            return Program(self, ProgramFile.open(source, [] if data_path is None else [data_path]))

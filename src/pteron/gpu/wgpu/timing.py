@@ -1,0 +1,137 @@
+"""How long each kernel takes: a stopwatch that stands in for the way a device records kernels.
+
+With timestamps, every dispatch gets a compute pass of its own between two queries; that costs a
+little, so only profiled calls do it. Where the adapter has none, the host's times are all there is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import wgpu
+
+from pteron.gpu.wgpu.device import Device
+from pteron.gpu.wgpu.public import Command
+
+FEATURE = "timestamp-query"
+QUERIES_PER_SET = 4096  # the most that WebGPU allows
+QUERY_NBYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When a dispatch began and ended, in nanoseconds of the GPU's own clock."""
+
+    begin: float
+    end: float
+
+
+class Stopwatch:
+    """Times the calls made while it is in place; `read` tells the spans of the last one's dispatches."""
+
+    def __init__(self, device: Device, per_dispatch: bool) -> None:
+        self._device = device
+        self._per_dispatch = per_dispatch
+        self._sets: list[Any] = []
+        self._resolved: Any = None
+        self._staging: Any = None
+        self._count = 0
+        self.recording = 0.0  # on the host's clock: when recording began ...
+        self.recorded = 0.0  # ... and when it ended
+
+    def record(self, encoder: Any, commands: Iterable[Command]) -> None:
+        self.recording = time.perf_counter()
+        if self._per_dispatch:
+            self._record_each(encoder, list(commands))
+        else:
+            self._record_pass(encoder, commands)
+        self.recorded = time.perf_counter()
+
+    def _record_each(self, encoder: Any, commands: list[Command]) -> None:
+        self._count = len(commands)
+        self._make_room(2 * self._count)
+        for number, item in enumerate(commands):
+            place, query = divmod(2 * number, QUERIES_PER_SET)
+            writes = {
+                "query_set": self._sets[place],
+                "beginning_of_pass_write_index": query,
+                "end_of_pass_write_index": query + 1,
+            }
+            self._record_pass(encoder, [item], timestamp_writes=writes)
+        left = 2 * self._count
+        for number, queries in enumerate(self._sets):
+            used = min(left, QUERIES_PER_SET)
+            if used:
+                offset = number * QUERIES_PER_SET * QUERY_NBYTES
+                encoder.resolve_query_set(queries, 0, used, self._resolved, offset)
+            left -= used
+        if self._count:
+            nbytes = 2 * self._count * QUERY_NBYTES
+            encoder.copy_buffer_to_buffer(self._resolved, 0, self._staging, 0, nbytes)
+
+    def _record_pass(self, encoder: Any, commands: Iterable[Command], **options: Any) -> None:
+        compute = encoder.begin_compute_pass(**options)
+        self._device.calls.encode(compute, commands)
+        compute.end()
+
+    def _make_room(self, queries: int) -> None:
+        wanted = -(-queries // QUERIES_PER_SET)
+        if wanted <= len(self._sets):
+            return
+        self.close()
+        raw = self._device._device
+        nbytes = wanted * QUERIES_PER_SET * QUERY_NBYTES
+        usage = wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
+        self._sets = [raw.create_query_set(type="timestamp", count=QUERIES_PER_SET) for _ in range(wanted)]
+        self._resolved = self._device._buffer(nbytes, usage, "timestamps")
+        self._staging = self._device.staging(nbytes, "timestamps")
+
+    def read(self) -> list[Span]:
+        """One span per dispatch of the last call, in their order."""
+        if not self._count:
+            return []
+        with self._device.mapped(self._staging, 2 * self._count * QUERY_NBYTES) as data:
+            ticks = memoryview(bytes(data)).cast("B").cast("Q")[: 2 * self._count].tolist()
+        period = tick_nanoseconds(self._device)
+        return [
+            Span(period * begin, period * end) for begin, end in zip(ticks[::2], ticks[1::2], strict=True)
+        ]
+
+    def close(self) -> None:
+        for queries in self._sets:
+            queries.destroy()
+        for buffer in (self._resolved, self._staging):
+            if buffer is not None:
+                self._device.free(buffer)
+        self._sets, self._resolved, self._staging = [], None, None
+
+
+def tick_nanoseconds(device: Device) -> float:
+    """What a timestamp counts. The standard says nanoseconds; wgpu-native hands out the GPU's ticks."""
+    try:
+        from wgpu.backends.wgpu_native import lib
+
+        return float(lib.wgpuQueueGetTimestampPeriod(device._device.queue._internal))
+    except (ImportError, AttributeError):
+        return 1.0
+
+
+def has_timestamps(device: Device) -> bool:
+    return FEATURE in device.features
+
+
+@contextmanager
+def stopwatch(device: Device, per_dispatch: bool) -> Iterator[Stopwatch]:
+    """Time the device's calls while the block lasts. Nobody else may use the device meanwhile."""
+    with device.lock:
+        watch = Stopwatch(device, per_dispatch)
+        device.record = watch.record
+        try:
+            yield watch
+        finally:
+            device.record = None
+            watch.close()

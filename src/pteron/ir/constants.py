@@ -1,0 +1,27 @@
+"""Constants made of others. Nothing is copied before the bytes are uploaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pteron.ir.values import Arg, Constant, Graph, Joined, Tensor
+
+
+def permuted_constant(graph: Graph, source: Tensor, dims: Sequence[Arg]) -> Tensor:
+    """A constant with its dimensions permuted: nothing is moved, the order is noted beside the bytes."""
+    constant = source.constant
+    assert isinstance(constant, Constant)
+    rank = len(source.max_shape)
+    places = [d % rank for d in dims if isinstance(d, int)]
+    order = tuple(places.index(d) for d in constant.dim_order or range(rank))
+    shape = tuple(source.max_shape[d] for d in places)
+    permuted = Constant(constant.data, constant.host_type, order)
+    return graph.tensor(source.dtype, shape, f"{source.name}.permuted", permuted)
+
+
+def joined_constant(graph: Graph, parts: Sequence[Tensor], axis: int) -> Tensor:
+    """Constants of one dtype side by side along an axis: nothing is copied before they are uploaded."""
+    shape = list(parts[0].max_shape)
+    shape[axis] = sum(part.max_shape[axis] for part in parts)
+    name = "+".join(part.name for part in parts)
+    return graph.tensor(parts[0].dtype, tuple(shape), name, Joined(tuple(parts), axis))

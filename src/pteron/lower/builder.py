@@ -1,0 +1,80 @@
+"""A graph in the making: its values, its nodes, and what had to be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from pteron.errors import FormatError
+from pteron.ir import op as registry
+from pteron.ir.dtypes import DType
+from pteron.ir.op import OpError
+from pteron.ir.problems import Problem
+from pteron.ir.values import Arg, Constant, Graph, Joined, Node, Shape, SymInt, Tensor, values_in
+from pteron.lower.rewrite import REWRITES
+
+CAST = "pteron.cast"
+WRITE_BACK = "pteron.write_back"
+NO_OPERATOR = "there is no such operator"
+VIEW = "aten.view_copy.default"
+
+
+class Builder:
+    """Values and nodes, added one by one. What cannot be added becomes a problem, so that all are listed."""
+
+    def __init__(self, name: str) -> None:
+        self.graph = Graph(name)
+        self.problems: list[Problem] = []
+        self._when: SymInt | None = None
+
+    def tensor(
+        self, dtype: DType, shape: Shape, name: str, constant: Constant | Joined | None = None
+    ) -> Tensor:
+        return self.graph.tensor(dtype, shape, name, constant)
+
+    def symint(self, name: str) -> SymInt:
+        return self.graph.symint(name)
+
+    def problem(self, what: str, where: str, why: str = NO_OPERATOR) -> None:
+        self.problems.append(Problem(what, where, why))
+
+    def node(self, name: str, args: Iterable[Arg], origin: str) -> None:
+        """Add a call of an operator. Its outputs are its last argument."""
+        args = tuple(args)
+        if name in REWRITES and REWRITES[name](self, args, origin):
+            return
+        spec = registry.find(name)
+        if spec is None:
+            self.problem(name, origin)
+            return
+        try:
+            bound = spec.bind(args)
+        except OpError as error:
+            raise FormatError(f"{name} ({origin}): {error}") from None
+        reads = tuple(value for arg in bound[:-1] for value in values_in(arg))
+        target = bound[-1]
+        if isinstance(target, Tensor) and target in reads:
+            # A buffer mutation writes what it reads, which no dispatch may: compute apart, then store.
+            result = self.tensor(target.dtype, target.max_shape, f"{target.name}.new")
+            self.node(name, [*bound[:-1], result], origin)
+            self.node(WRITE_BACK, [result, target, None], origin)
+            return
+        index = len(self.graph.nodes)
+        node = Node(
+            index, name, spec, bound, reads, spec.outputs(bound), spec.mutated(bound), origin, self._when
+        )
+        self.graph.nodes.append(node)
+
+    @contextmanager
+    def only_when(self, condition: SymInt, origin: str) -> Iterator[None]:
+        """Nodes added meanwhile run only in calls in which the condition holds."""
+        outer = self._when
+        if outer is not None:
+            both = self.symint(f"{outer.name}&{condition.name}")
+            self.node("sym_and", [outer, condition, both], origin)
+            condition = both
+        self._when = condition
+        try:
+            yield
+        finally:
+            self._when = outer

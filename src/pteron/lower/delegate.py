@@ -1,0 +1,214 @@
+"""A call of the Vulkan delegate, opened: its operators become nodes of the method's graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from pteron.errors import FormatError, UnsupportedError
+from pteron.ir.dtypes import DELEGATE_TYPES, DType
+from pteron.ir.values import Arg, Constant, Element, SymInt, Tensor, Value, ValueId, values_in
+from pteron.lower.builder import CAST, WRITE_BACK
+from pteron.pte import schema, vulkan
+
+if TYPE_CHECKING:
+    from pteron.lower.instructions import Lowering
+
+
+class Inlining:
+    """One call of the Vulkan delegate, its operators becoming nodes of the method's graph."""
+
+    def __init__(
+        self, lowering: Lowering, delegate: vulkan.VkDelegate, call: schema.DelegateCall, name: str
+    ) -> None:
+        self.lowering = lowering
+        self.delegate = delegate
+        self.graph = delegate.graph
+        self.call = call
+        self.name = name
+        self._values: dict[int, Arg] = {}
+
+    def run(self) -> None:
+        inputs, results = split_call(self.graph, self.call.args, self.lowering.plan)
+        outputs = self.graph.output_ids
+        for value, arg in inputs:
+            self._values[value] = self._input(value, arg)
+        # A plain buffer mutation is exported with more outputs than the call has places for: the
+        # surplus ones come first, and are the buffers' new contents.
+        surplus = len(outputs) - len(results)
+        if surplus < 0:
+            raise FormatError(
+                f"{self.name}: {len(outputs)} outputs, but the call has places for {len(results)}"
+            )
+        later = self._bind_outputs(outputs[surplus:], results)
+        for number, call in enumerate(self.graph.chain):
+            self._operator(call, f"{self.name}, operator {number}")
+        for source, target in later:
+            self._node(CAST, [self._value(source), target], "result")
+        for value in outputs[:surplus]:
+            self._write_back(value)
+
+    def _node(self, name: str, args: Iterable[Arg], what: str) -> None:
+        self.lowering.node(name, args, f"{self.name}, {what}")
+
+    def _input(self, value: int, arg: int) -> Arg:
+        wanted = self.graph.values[value].value
+        if isinstance(wanted, vulkan.SymInt):
+            return self.lowering.read(arg)
+        given = self.lowering.read_tensor(arg)
+        if isinstance(wanted, vulkan.VkTensor):
+            _, dtype = delegate_type(wanted.datatype, self.name)
+            if dtype != given.dtype:  # such as a float16 delegate between float32 values
+                cast = self.lowering.tensor(dtype, given.max_shape, f"{given.name}.{dtype}")
+                self._node(CAST, [given, cast], "input")
+                return cast
+        return given
+
+    def _bind_outputs(self, outputs: Sequence[int], args: Sequence[int]) -> list[tuple[int, Value]]:
+        """Let operators write the caller's values directly; return those that need a copy at the end."""
+        later: list[tuple[int, Value]] = []
+        for value, arg in zip(outputs, args, strict=True):
+            wanted = self.graph.values[value].value
+            target: Value
+            if isinstance(wanted, vulkan.SymInt):
+                target = self.lowering.write_symint(arg)
+                direct = True
+            else:
+                target = self.lowering.write_tensor(arg)
+                direct = (
+                    isinstance(wanted, vulkan.VkTensor)
+                    and delegate_type(wanted.datatype, self.name)[1] == target.dtype
+                    and wanted.constant_id < 0
+                    and value not in self._prepacked()
+                )
+            if direct and value not in self._values:
+                self._values[value] = target
+            else:
+                later.append((value, target))
+        return later
+
+    def _prepacked(self) -> set[int]:
+        return {call.args[-1] for call in self.graph.chain if call.name == "et_vk.prepack.default"}
+
+    def _operator(self, call: vulkan.OperatorCall, origin: str) -> None:
+        name = call.name or ""
+        if name == "et_vk.prepack.default":
+            self._prepack(*call.args)
+        elif name == "et_vk.select_as_symint.default":
+            self._select_as_symint(call.args, origin)
+        else:
+            self.lowering.node(name, [self._value(index) for index in call.args], origin)
+
+    def _prepack(self, source: int, out: int) -> None:
+        """A prepacked tensor is its constant: nothing runs. A name of its own lets each be mutated apart."""
+        constant = self._value(source)
+        if not isinstance(constant, Tensor) or constant.constant is None:
+            raise FormatError(f"{self.name}: prepack of value {source}, which is not a constant")
+        self._values[out] = self.lowering.tensor(
+            constant.dtype, constant.max_shape, f"{self.name}.v{out}", constant.constant
+        )
+
+    def _select_as_symint(self, args: Sequence[int], origin: str) -> None:
+        source, dim, index, out = (self._value(i) for i in args)
+        if not (isinstance(source, Tensor) and isinstance(dim, int) and isinstance(index, int)):
+            raise FormatError(
+                f"select_as_symint ({origin}): cannot read an element of {source!r} at {dim}, {index}"
+            )
+        if not isinstance(out, SymInt):
+            raise FormatError(f"select_as_symint ({origin}): its result {out!r} is not a SymInt")
+        self.lowering.graph.elements.append(Element(out, source, dim, index))
+
+    def _value(self, index: int) -> Arg:
+        if index < 0:
+            return None
+        if index not in self._values:
+            self._values[index] = self._read_value(index)
+        return self._values[index]
+
+    def _read_value(self, index: int) -> Arg:
+        value = self.graph.values[index].value
+        match value:
+            case None | vulkan.Null():
+                return None
+            case vulkan.Int():
+                return value.int_val
+            case vulkan.Double():
+                return value.double_val
+            case vulkan.Bool():
+                return value.bool_val
+            case vulkan.String():
+                return value.string_val
+            case vulkan.SymInt():
+                return self.lowering.symint(f"{self.name}.s{index}")
+            case vulkan.VkTensor():
+                return self._tensor(index, value)
+            case vulkan.ValueList():
+                return tuple(self._value(item) for item in value.items)
+            case _:
+                return tuple(value.items)
+
+    def _tensor(self, index: int, value: vulkan.VkTensor) -> Tensor:
+        host, dtype = delegate_type(value.datatype, f"{self.name}, value {index}")
+        constant = None
+        if value.constant_id >= 0:
+            data = self.delegate.constant(value.constant_id, self.lowering.file.named_data)
+            constant = Constant(data, host)
+        return self.lowering.tensor(dtype, tuple(value.dims), f"{self.name}.v{index}", constant)
+
+    def _write_back(self, index: int) -> None:
+        """Store a mutated buffer's new contents in the constant that it came from."""
+        result = self._value(index)
+        sources = [t for t in self._ancestors(result) if isinstance(result, Tensor) and _alike(t, result)]
+        if len(sources) != 1 or not isinstance(result, Tensor):
+            raise UnsupportedError(
+                f"{self.name} mutates a buffer, and the file does not say which: export the program with "
+                'VulkanPartitioner({"alias_buffer_mutations": True})'
+            )
+        self._node(WRITE_BACK, [result, sources[0], None], "buffer mutation")
+
+    def _ancestors(self, value: Arg) -> list[Tensor]:
+        """The constants that a value is computed from."""
+        wanted = {v.id for v in values_in(value)}
+        found: dict[ValueId, Tensor] = {}
+        for node in reversed(self.lowering.graph.nodes):
+            if any(v.id in wanted for v in node.writes):
+                for read in node.reads:
+                    wanted.add(read.id)
+                    if isinstance(read, Tensor) and read.constant is not None:
+                        found[read.id] = read
+        return list(found.values())
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    return a.max_shape == b.max_shape and a.dtype == b.dtype
+
+
+def split_call(
+    graph: vulkan.VkGraph, args: Sequence[int], plan: schema.ExecutionPlan
+) -> tuple[list[tuple[int, int]], Sequence[int]]:
+    """A call's inputs, as pairs of the delegate's value and the plan's, and where its outputs go."""
+
+    def is_tensor(at: int) -> bool:
+        return at < len(args) and isinstance(plan.values[args[at]].val, schema.Tensor)
+
+    pairs, at = [], 0
+    for value in graph.input_ids:
+        wants_tensor = isinstance(graph.values[value].value, vulkan.VkTensor)
+        while wants_tensor and at < len(args) and not is_tensor(at):
+            at += 1  # an integer that the caller passes on, but the delegate has no use for
+        if at >= len(args):
+            raise FormatError(
+                f"a delegate has {len(graph.input_ids)} inputs, but its call has {len(args)} arguments"
+            )
+        pairs.append((value, args[at]))
+        at += 1
+    while len(args) - at > len(graph.output_ids) and not is_tensor(at):
+        at += 1
+    return pairs, args[at:]
+
+
+def delegate_type(code: int, what: str) -> tuple[str, DType]:
+    known = DELEGATE_TYPES.get(code)
+    if known is None:
+        raise FormatError(f"{what}: unknown delegate data type {code}")
+    return known

@@ -1,0 +1,384 @@
+"""From the tables of a file to one graph.
+
+The instructions of a method are walked in order. A call of the Vulkan delegate is opened and its
+operators are inlined; a kernel call outside of it becomes a node like any other. What no operator
+is registered for is gathered, so that one error lists it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from pteron.errors import FormatError, UnsupportedError
+from pteron.ir.constants import permuted_constant
+from pteron.ir.live import LiveResult
+from pteron.ir.op import OpSpec
+from pteron.ir.problems import Problem, unsupported
+from pteron.ir.values import Arg, Element, Graph, Port, SymInt, Tensor, ValueId
+from pteron.lower import control
+from pteron.lower import kernel_calls as outside
+from pteron.lower.builder import CAST, WRITE_BACK
+from pteron.lower.delegate import Inlining, split_call
+from pteron.lower.plan_values import Place, PlanValues, host_type
+from pteron.pte import schema, vulkan
+from pteron.pte.file import ProgramFile
+
+PERMUTE = "aten.permute_copy.default"
+VULKAN_BACKEND = "VulkanBackend"
+
+
+def lower(file: ProgramFile, method: str) -> Graph:
+    """The graph of one method. Raises `UnsupportedError` that lists all that cannot be lowered."""
+    graph, problems = try_lower(file, method)
+    if problems:
+        raise unsupported({method: problems})
+    return graph
+
+
+def try_lower(file: ProgramFile, method: str) -> tuple[Graph, list[Problem]]:
+    """The graph of one method, and what is missing from it."""
+    lowering = Lowering(file, file.plan(method))
+    graph = lowering.run()
+    if not lowering.problems:
+        check_order(graph)
+    return graph, lowering.problems
+
+
+def check_order(graph: Graph) -> None:
+    """Program order must be a topological order: one sweep is only right if it is."""
+    defined: set[ValueId] = graph.input_ids
+    defined |= {t.id for t in graph.tensors() if t.constant is not None}
+    defined |= {t.id for t in graph.states} | {e.symint.id for e in graph.elements}
+    for node in graph.nodes:
+        for value in node.reads:
+            if value.id not in defined:
+                raise FormatError(
+                    f"{node.label} reads {value!r} before anything has written it: "
+                    "the program's order is not a topological order"
+                )
+        defined.update(value.id for value in node.writes)
+    for port in graph.outputs:
+        if isinstance(port.value, (Tensor, SymInt)) and port.value.id not in defined:
+            raise FormatError(f"output {port.name} ({port.value!r}) is never written")
+
+
+class Lowering(PlanValues):
+    """The state of lowering one method."""
+
+    def __init__(self, file: ProgramFile, plan: schema.ExecutionPlan) -> None:
+        super().__init__(file, plan)
+        self.loop_counts: list[SymInt | int] = []  # of the loops that are being unrolled, innermost last
+        self._sizes: dict[ValueId, int] = {}  # the largest value of SymInts that are sizes
+        self._delegates: dict[int, vulkan.VkDelegate] = {}
+        self._instructions: Sequence[schema.Instruction] = ()
+
+    def run(self) -> Graph:
+        graph = self.graph
+        graph.inputs = [self._input(n, index) for n, index in enumerate(self.plan.inputs)]
+        for chain in self.plan.chains:
+            self._instructions = chain.instructions
+            self._find_buffers()
+            try:
+                self.run_blocks(control.parse(chain.instructions, self.plan.values))
+            except UnsupportedError as error:
+                self.problem("control flow", "the method", str(error))
+        graph.outputs = [self._output(n, index) for n, index in enumerate(self.plan.outputs)]
+        self._find_states()
+        return graph
+
+    # -- inputs, outputs, state -----------------------------------------------------------------
+
+    def _input(self, number: int, index: int) -> Port:
+        value = self.plan.values[index].val
+        name = f"input{number}"
+        if isinstance(value, schema.Tensor):
+            host, _ = host_type(value.scalar_type, name)
+            resizable = value.shape_dynamism != schema.TensorShapeDynamism.STATIC
+            return Port(name, self.write_tensor(index), host, resizable)
+        if isinstance(value, schema.Int):
+            return Port(name, self.write_symint(index), "int", True)
+        if value is None or isinstance(value, schema.Null):
+            return Port(name, None, "None", False)
+        return self._fixed_port(name, index)
+
+    def _output(self, number: int, index: int) -> Port:
+        name = f"output{number}"
+        value = self.read(index)
+        if isinstance(value, Tensor):
+            host, _ = host_type(self._plan_tensor(index).scalar_type, name)
+            return Port(name, value, host, True)
+        if isinstance(value, SymInt):
+            return Port(name, value, "int", True)
+        return self._fixed_port(name, index)
+
+    def _fixed_port(self, name: str, index: int) -> Port:
+        constant = self.read(index)
+        return Port(name, constant, type(constant).__name__, False)  # type: ignore[arg-type]
+
+    def _find_buffers(self) -> None:
+        """Mutable buffers are the places in memory that hold something before anything was written there."""
+        written = {self._place(index) for index in self.plan.inputs if self._is_tensor(index)}
+        owners: dict[Place, int] = {}
+        for instruction in self._instructions:
+            reads, writes = self._accesses(instruction.instr_args)
+            for index in reads:
+                place = self._place(index)
+                if place and place not in written:
+                    owners.setdefault(place, index)
+            for index in writes:
+                place = self._place(index)
+                written.add(place)
+                if place in owners:
+                    self._buffers.setdefault(place, index)
+
+    def _accesses(self, call: object) -> tuple[list[int], list[int]]:
+        """The tensors that an instruction reads, and those that it writes, as indices of values."""
+        match call:
+            case schema.KernelCall() if call.args:
+                kernel = self._kernel(call)
+                reads, writes = (
+                    (call.args[1:2], call.args[:1])
+                    if kernel == "aten::copy_"
+                    else self._split(kernel, call.args)
+                )
+            case schema.DelegateCall() if self.plan.delegates[call.delegate_index].id == VULKAN_BACKEND:
+                pairs, writes = split_call(self._open(call.delegate_index).graph, call.args, self.plan)
+                reads = [arg for _, arg in pairs]
+            case schema.MoveCall():
+                reads, writes = [call.move_from], [call.move_to]
+            case _:
+                reads, writes = [], []
+        return list(self._tensors_among(reads)), list(self._tensors_among(writes))
+
+    def _find_states(self) -> None:
+        """Mutable state: constants that are written, and planned tensors that are read before."""
+        written: set[ValueId] = set()
+        early: set[ValueId] = set()
+        for node in self.graph.nodes:
+            early.update(value.id for value in node.reads if value.id not in written)
+            written.update(v.id for v in node.writes)
+            written.update(t.id for t in node.mutates)
+        inputs = self.graph.input_ids
+        self.graph.states = [
+            tensor
+            for tensor in self.graph.tensors()
+            if tensor.id in written
+            and tensor.id not in inputs
+            and (tensor.constant is not None or (tensor.id in early and tensor.id in self._planned))
+        ]
+
+    # -- instructions ---------------------------------------------------------------------------
+
+    def run_blocks(self, blocks: Iterable[control.Block]) -> None:
+        for block in blocks:
+            try:
+                match block:
+                    case control.Step():
+                        self._instruction(
+                            self._instructions[block.number].instr_args, f"instruction {block.number}"
+                        )
+                    case control.Branch():
+                        control.lower_branch(self, block)
+                    case control.Loop():
+                        control.lower_loop(self, block)
+            except UnsupportedError as error:
+                self.problem(self._describe(block), f"instruction {block.number}", str(error))
+
+    def _describe(self, block: control.Block) -> str:
+        if isinstance(block, control.Step):
+            call = self._instructions[block.number].instr_args
+            return self._kernel(call) if isinstance(call, schema.KernelCall) else type(call).__name__
+        return type(block).__name__.lower()
+
+    def _instruction(self, call: object, where: str) -> None:
+        match call:
+            case schema.DelegateCall():
+                self._delegate_call(call, where)
+            case schema.KernelCall():
+                self._kernel_call(call, where)
+            case schema.MoveCall():
+                self.bindings.values[call.move_to] = self.read(call.move_from)
+                self.bindings.written.add(call.move_to)
+            case schema.FreeCall():
+                pass  # memory is planned for the whole method: there is nothing to free
+
+    def _delegate_call(self, call: schema.DelegateCall, where: str) -> None:
+        delegate = self.plan.delegates[call.delegate_index]
+        if delegate.id != VULKAN_BACKEND:
+            raise UnsupportedError(
+                f"only the backend '{delegate.id}' can run this: "
+                "export the program again with VulkanPartitioner, or with no partitioner at all"
+            )
+        Inlining(self, self._open(call.delegate_index), call, f"delegate {call.delegate_index}").run()
+
+    def _open(self, index: int) -> vulkan.VkDelegate:
+        if index not in self._delegates:
+            self._delegates[index] = vulkan.read_delegate(self.file.delegate_blob(self.plan.delegates[index]))
+        return self._delegates[index]
+
+    # -- kernels --------------------------------------------------------------------------------
+
+    def _kernel(self, call: schema.KernelCall) -> str:
+        operator = self.plan.operators[call.op_index]
+        return f"{operator.name}.{operator.overload}" if operator.overload else operator.name
+
+    def _kernel_call(self, call: schema.KernelCall, where: str) -> None:
+        kernel = self._kernel(call)
+        if kernel in outside.NO_OPERATION:
+            return
+        special = _SPECIAL.get(kernel)
+        if special is not None:
+            special(self, call.args, where)
+            return
+        inputs, outputs = self._split(kernel, call.args)
+        args = [self.read(index) for index in inputs]
+        spec = outside.find(kernel)
+        if spec is not None and not self._is_tensor(outputs[0]):
+            self._integer_call(spec, args, outputs[0], where)
+            return
+        place = self.read_tensor if outside.is_in_place(kernel) else self.write_tensor
+        out = tuple(place(index) for index in self._tensors_among(outputs))
+        if spec is None:
+            self.problem(kernel, where)
+            return
+        args = outside.with_options(spec, args)
+        self.node(spec.name, [*args, out if spec.parameters[-1] == "outs" else out[0]], where)
+
+    def _split(self, kernel: str, ids: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        """The arguments that a kernel reads, and the values that it writes."""
+        if outside.is_in_place(kernel):
+            return ids[:-1], ids[:1]
+        # The outputs stand twice: as arguments, one by one or as a list, and as what is returned.
+        returned = self.plan.values[ids[-1]].val
+        outputs = returned.items if isinstance(returned, schema.TensorList) else tuple(ids[-1:])
+        before = tuple(ids[:-1])
+        if outputs and self._is_tensor(outputs[0]):
+            if before[-len(outputs) :] == outputs:
+                return before[: -len(outputs)], outputs
+            if before and self.plan.values[before[-1]].val == schema.TensorList(outputs):
+                return before[:-1], outputs
+        return before, outputs
+
+    def _integer_call(self, spec: OpSpec, args: Sequence[Arg], out: int, where: str) -> None:
+        """Arithmetic on integers: done at once where they are all known, else by each call's sweep."""
+        if not any(isinstance(arg, (Tensor, SymInt)) for arg in args):
+            result = LiveResult()
+            spec.rule(*args, result)
+            self.bindings.values[out] = result.value
+            return
+        self.node(spec.name, [*args, self.write_symint(out)], where)
+
+    def _permute(self, ids: Sequence[int], where: str) -> None:
+        """Weights that the program permutes are permuted once, when they are uploaded."""
+        source, dims, out = self.read_tensor(ids[0]), self.read(ids[1]), ids[-1]
+        is_buffer = self._plan_tensor(ids[0]).allocation_info is not None
+        if source.constant is None or is_buffer or not isinstance(dims, tuple) or not dims:
+            self.node(PERMUTE, [source, dims, self.write_tensor(out)], where)
+            return
+        self.bindings.values[out] = permuted_constant(self.graph, source, dims)
+        self.bindings.written.add(out)
+        place = self._place(out)
+        if place:
+            self.bindings.at[place] = self.read_tensor(out)
+
+    def _sym_size(self, ids: Sequence[int], where: str) -> None:
+        source, dim, out = ids
+        tensor, axis = self.read_tensor(source), self.read(dim)
+        assert isinstance(axis, int)
+        if self._plan_tensor(source).shape_dynamism == schema.TensorShapeDynamism.STATIC:
+            self.bindings.values[out] = tensor.max_shape[axis]
+            return
+        symint = self.write_symint(out)
+        self._sizes[symint.id] = tensor.max_shape[axis]
+        self.node("sym_size.int", [tensor, axis, symint], where)
+
+    def _copy(self, ids: Sequence[int], where: str) -> None:
+        """`target.copy_(source)`, which broadcasts and converts."""
+        target_index, source_index = ids[:2]
+        source = self.read_tensor(source_index)
+        fresh = target_index not in self.bindings.values and self._place(target_index) not in self._buffers
+        target = self.write_tensor(target_index) if fresh else self.read_tensor(target_index)
+        if source.max_shape != target.max_shape:
+            wide = self.tensor(source.dtype, target.max_shape, f"{source.name}.expanded")
+            self.node("aten.expand_copy.default", [source, target.max_shape, False, wide], where)
+            source = wide
+        if fresh and target.constant is None:
+            self.node(CAST, [source, target], where)
+            return
+        if source.dtype != target.dtype:
+            cast = self.tensor(target.dtype, source.max_shape, f"{source.name}.{target.dtype}")
+            self.node(CAST, [source, cast], where)
+            source = cast
+        self.node(WRITE_BACK, [source, target, None], where)
+
+    def _copy_index(self, ids: Sequence[int], where: str) -> None:
+        """`target[index] = source` in a loop, whose first iteration decides how large the target is."""
+        target_index, source_index, counter = ids[:3]
+        source, index = self.read_tensor(source_index), self.read(counter)
+        if index == 0 and self.loop_counts:
+            self.node(
+                "pteron.first_row", [source, self.loop_counts[-1], self.write_tensor(target_index)], where
+            )
+        else:
+            self.node("pteron.write_row", [source, self.read_tensor(target_index), index, None], where)
+
+    def _item(self, ids: Sequence[int], where: str) -> None:
+        """`tensor.item()`: a number for the host, which it knows if it is an element of an input."""
+        source, out = self.read_tensor(ids[0]), ids[-1]
+        element = self._element(source)
+        if element is None:
+            self.write_symint(out)
+            raise UnsupportedError(
+                f"in order to go on, the host would have to read {source.name}, which the GPU computes: "
+                "only an element of an input can be known before the program runs"
+            )
+        self.bindings.values[out] = element
+
+    # -- for control flow -----------------------------------------------------------------------
+
+    def condition(self, index: int) -> Arg:
+        """What a jump depends on: a value the host knows now or in each call, or else a tensor."""
+        value = self.read(index)
+        return (self._element(value) or value) if isinstance(value, Tensor) else value
+
+    def loop_size(self, loop: control.Loop) -> SymInt | int:
+        """What the counter of a loop is compared with, by the instruction before the jump back."""
+        call = self._instructions[loop.number - 1].instr_args
+        if isinstance(call, schema.KernelCall) and self._kernel(call) == "executorch_prim::eq.Scalar":
+            size = self.read(call.args[1])
+            if call.args[2] == loop.condition and isinstance(size, (SymInt, int)):
+                return size
+        raise UnsupportedError(f"the loop that ends at instruction {loop.number} is not a counted one")
+
+    def largest(self, size: SymInt | int) -> int | None:
+        return size if isinstance(size, int) else self._sizes.get(size.id)
+
+    def _element(self, tensor: Tensor) -> SymInt | None:
+        """The first element of a tensor as an integer, if it is an element of an input."""
+        producers = {value.id: node for node in self.graph.nodes for value in node.writes}
+        dim, index = -1, 0
+        while tensor.id not in self.graph.input_ids:
+            node = producers.get(tensor.id)
+            source = node.args[0] if node else None
+            if node is None or not isinstance(source, Tensor):
+                return None
+            if node.name == "aten.select_copy.int" and len(source.max_shape) == 1 and dim == -1:
+                dim, index = 0, node.args[2]  # type: ignore[assignment]
+            elif node.op.alias is None or source.dtype != tensor.dtype or dim == 0:
+                return None
+            tensor = source
+        if not isinstance(index, int):
+            return None
+        symint = self.symint(f"{tensor.name}[{index}]")
+        self.graph.elements.append(Element(symint, tensor, dim, index))
+        return symint
+
+
+# Kernels that are not one operator's out-variant.
+_SPECIAL: dict[str, Callable[[Lowering, Sequence[int], str], None]] = {
+    "aten::copy_": Lowering._copy,
+    "aten::permute_copy.out": Lowering._permute,
+    "aten::sym_size.int": Lowering._sym_size,
+    "aten::_local_scalar_dense": Lowering._item,
+    "executorch_prim::et_copy_index.tensor": Lowering._copy_index,
+}

@@ -1,0 +1,126 @@
+"""The kernels that a program calls outside of its delegates, and the operators that they are.
+
+A kernel is an operator's out-variant: `aten::add.out` computes `aten.add.Tensor` into a tensor that
+is given. Its arguments are the operator's, less the options that only say what to allocate; then
+come the outputs, then what it returns, which is the outputs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pteron.ir import op as registry
+from pteron.ir.op import OpSpec
+from pteron.ir.values import Arg
+
+# What a tensor is made of is told by the output that is given, so that out-variants lack these.
+ALLOCATION_OPTIONS = ("dtype", "layout", "device", "pin_memory", "pin")
+
+# Checks that the exporter leaves behind, and that have no result.
+NO_OPERATION = frozenset(
+    {
+        "aten::_assert_async.msg",
+        "aten::_assert_scalar",
+        "aten::_assert_tensor_metadata",
+        "aten::sym_constrain_range",
+        "aten::sym_constrain_range_for_size",
+    }
+)
+
+# Overloads that say no more than what the output is called.
+NAMED_OUTPUT = ("out", "output", "values", "grad_input")
+
+# `op.out` is `op.default` and `op.kind_out` is `op.kind`, with these exceptions of torch's.
+IRREGULAR = {
+    "add.out": "Tensor",
+    "all.all_out": "default",
+    "all.out": "dim",
+    "any.all_out": "default",
+    "any.out": "dim",
+    "arange.out": "default",
+    "arange.start_out": "start_step",
+    "copysign.out": "Tensor",
+    "div.out": "Tensor",
+    "div.out_mode": "Tensor_mode",
+    "empty.out": "memory_format",
+    "frobenius_norm.out": "dim",
+    "ldexp.out": "Tensor",
+    "max.dim_max": "dim",
+    "max.out": "other",
+    "max.unary_out": "default",
+    "mean.dtype_out": "default",
+    "mean.out": "dim",
+    "median.dim_values": "dim",
+    "min.dim_min": "dim",
+    "min.out": "other",
+    "min.unary_out": "default",
+    "mul.out": "Tensor",
+    "norm.dtype_out": "ScalarOpt_dim_dtype",
+    "norm.out": "ScalarOpt_dim",
+    "prod.int_out": "dim_int",
+    "sort.values_stable": "stable",
+    "std.out": "dim",
+    "sub.out": "Tensor",
+    "sum.IntList_out": "dim_IntList",
+    "var.out": "dim",
+    "xlogy.OutTensor": "Tensor",
+}
+
+# One operator under two names: torch has the second for a view that may alias, or as a shorthand.
+SAME = {
+    "aten._adaptive_avg_pool2d.default": "aten.adaptive_avg_pool2d.default",
+    "aten.div.Scalar_mode": "aten.div.Tensor_mode",
+    "aten.max.other": "aten.maximum.default",
+    "aten.min.other": "aten.minimum.default",
+    "executorch_prim.et_view.default": "aten.view_copy.default",
+}
+
+# Operators of ExecuTorch's own, which delegates name without their namespace.
+BARE_NAMESPACES = ("llama", "executorch_prim")
+
+
+def operator_name(kernel: str) -> str:
+    """The operator that a kernel computes: `aten::add.out` -> `aten.add.Tensor`."""
+    namespace, _, rest = kernel.partition("::")
+    name, _, overload = rest.partition(".")
+    if name.endswith("_") and not name.endswith("__"):
+        name = name[:-1]  # computed in place
+    overload = IRREGULAR.get(f"{name}.{overload}") or _regular(overload)
+    return f"{namespace}.{name}.{overload}"
+
+
+def _regular(overload: str) -> str:
+    return "default" if overload in ("", *NAMED_OUTPUT) else overload.removesuffix("_out")
+
+
+def find(kernel: str) -> OpSpec | None:
+    """The registered operator of a kernel."""
+    return next((spec for name in _names(kernel) if (spec := registry.find(name))), None)
+
+
+def _names(kernel: str) -> Iterator[str]:
+    yield kernel
+    name = operator_name(kernel)
+    yield name
+    if name in SAME:
+        yield SAME[name]
+    namespace, _, bare = name.partition(".")
+    if namespace in BARE_NAMESPACES:
+        yield bare
+
+
+def is_in_place(kernel: str) -> bool:
+    """`aten::index_put_` writes its first argument."""
+    name = kernel.partition("::")[2].partition(".")[0]
+    return name.endswith("_") and not name.endswith("__")
+
+
+def with_options(spec: OpSpec, inputs: Sequence[Arg]) -> list[Arg]:
+    """Arguments as the operator's schema has them: the options that an out-variant lacks are None."""
+    lacking = len(spec.parameters) - 1 - len(inputs)
+    options = [p for p in spec.parameters[:-1] if p in ALLOCATION_OPTIONS]
+    if lacking <= 0 or lacking > len(options):
+        return list(inputs)
+    left_out = set(options[:lacking])
+    given = iter(inputs)
+    return [None if parameter in left_out else next(given) for parameter in spec.parameters[:-1]]

@@ -1,0 +1,168 @@
+"""The values of a method's plan, and what they stand for while its instructions are walked.
+
+A value may be written more than once (a loop's body is), so that what it stands for depends on where
+in the program it is read: every full write makes a new tensor or integer of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from pteron.errors import FormatError, UnsupportedError
+from pteron.ir.dtypes import HOST_TYPES, DType
+from pteron.ir.values import Arg, Constant, Port, SymInt, Tensor, ValueId
+from pteron.lower.builder import VIEW, Builder
+from pteron.pte import schema
+from pteron.pte.file import ProgramFile
+
+# A planned tensor's place in ExecuTorch's memory: (memory, offset, bytes).
+Place = tuple[int, int, int]
+
+
+@dataclass(slots=True)
+class Bindings:
+    """What the plan's values stand for at one point of the program."""
+
+    values: dict[int, Arg] = field(default_factory=dict)  # by index into the plan's values
+    written: set[int] = field(default_factory=set)  # tensors that hold a result, or an input
+    at: dict[Place, Tensor] = field(default_factory=dict)  # what each place in memory holds
+    views: dict[int, Tensor] = field(default_factory=dict)  # tensors that are views, and of what
+
+    def copy(self) -> Bindings:
+        return Bindings(self.values.copy(), self.written.copy(), self.at.copy(), self.views.copy())
+
+
+class PlanValues(Builder):
+    """Reading and writing the values of a plan, as a graph is built."""
+
+    def __init__(self, file: ProgramFile, plan: schema.ExecutionPlan) -> None:
+        super().__init__(plan.name or "")
+        self.file = file
+        self.plan = plan
+        self.bindings = Bindings()
+        self._planned: set[ValueId] = set()  # tensors of the plan, rather than of a delegate
+        self._buffers: dict[Place, int] = {}  # places that are read before they are written: whose they are
+
+    def read(self, index: int) -> Arg:
+        """An argument: a value of the plan as it stands, lists opened."""
+        if index < 0:
+            return None
+        value = self.plan.values[index].val
+        match value:
+            case schema.Tensor():
+                return self.read_tensor(index)
+            case schema.IntList() | schema.TensorList() | schema.OptionalTensorList():
+                return tuple(self.read(item) for item in value.items)
+            case schema.DoubleList() | schema.BoolList():
+                return tuple(value.items)
+        if index in self.bindings.values:
+            return self.bindings.values[index]
+        match value:
+            case schema.Int():
+                return value.int_val
+            case schema.Bool():
+                return value.bool_val
+            case schema.Double():
+                return value.double_val
+            case schema.String():
+                return value.string_val
+        return self._integer_input(index) if index in self.plan.inputs else None
+
+    def _integer_input(self, index: int) -> SymInt:
+        """The exporter writes an integer input as Null: only that something reads it tells what it is."""
+        number = self.plan.inputs.index(index)
+        symint = self.write_symint(index)
+        self.graph.inputs[number] = Port(f"input{number}", symint, "int", True)
+        return symint
+
+    def read_tensor(self, index: int) -> Tensor:
+        known = self._bound_tensor(index)
+        if known is not None and index in self.bindings.written:
+            return known
+        place = self._place(index)
+        source = self._held_at(place) if place else None
+        if source is None:
+            return known or self._make_tensor(index)
+        if source is self._bound_tensor(index):
+            return source
+        # The exporter leaves out a view that costs nothing: a tensor that nothing writes, in the
+        # place of one that something wrote, or of a buffer.
+        if known is None or self.bindings.views.get(index) is not source:
+            known = self._make_tensor(index, as_view=True)
+            self.bindings.views[index] = source
+            self.node(VIEW, [source, known.max_shape, known], f"value {index}")
+        return known
+
+    def _held_at(self, place: Place) -> Tensor | None:
+        """What lies at a place in memory: the last result that went there, or a buffer."""
+        owner = self._buffers.get(place)
+        if owner is not None and place not in self.bindings.at:
+            self.bindings.at[place] = self._bound_tensor(owner) or self._make_tensor(owner)
+        return self.bindings.at.get(place)
+
+    def write_tensor(self, index: int) -> Tensor:
+        """Where a result goes. A tensor that was read before is a buffer, and written where it is."""
+        bindings = self.bindings
+        known = self._bound_tensor(index)
+        if known is None or (index in bindings.written and known.constant is None):
+            known = self._make_tensor(index)
+            bindings.written.add(index)
+        place = self._place(index)
+        if place:
+            bindings.at[place] = known
+        return known
+
+    def write_symint(self, index: int) -> SymInt:
+        symint = self.symint(f"s{index}")
+        self.bindings.values[index] = symint
+        return symint
+
+    def _bound_tensor(self, index: int) -> Tensor | None:
+        known = self.bindings.values.get(index)
+        if known is not None and not isinstance(known, Tensor):
+            raise FormatError(f"value {index} is used as a tensor and as an integer")
+        return known
+
+    def _plan_tensor(self, index: int) -> schema.Tensor:
+        source = self.plan.values[index].val
+        if not isinstance(source, schema.Tensor):
+            raise FormatError(f"value {index} is used as a tensor but is {type(source).__name__}")
+        return source
+
+    def _make_tensor(self, index: int, as_view: bool = False) -> Tensor:
+        source = self._plan_tensor(index)
+        host, dtype = host_type(source.scalar_type, f"value {index}")
+        data = None if as_view else self.file.tensor_data(source)
+        constant = None if data is None else Constant(data, host, source.dim_order)
+        info = source.extra_tensor_info
+        name = (info.fully_qualified_name if info else None) or f"v{index}"
+        tensor = self.tensor(dtype, tuple(source.sizes), name, constant)
+        self.bindings.values[index] = tensor
+        self._planned.add(tensor.id)
+        return tensor
+
+    def _place(self, index: int) -> Place | None:
+        source = self._plan_tensor(index)
+        where = source.allocation_info
+        if where is None or not source.nbytes:
+            return None
+        return where.memory_id, where.memory_offset, source.nbytes
+
+    def _tensors_among(self, indices: Iterable[int]) -> Iterator[int]:
+        for index in indices:
+            value = self.plan.values[index].val if index >= 0 else None
+            if isinstance(value, (schema.TensorList, schema.OptionalTensorList)):
+                yield from self._tensors_among(value.items)
+            elif isinstance(value, schema.Tensor):
+                yield index
+
+    def _is_tensor(self, index: int) -> bool:
+        return isinstance(self.plan.values[index].val, schema.Tensor)
+
+
+def host_type(code: int, what: str) -> tuple[str, DType]:
+    known = HOST_TYPES.get(code)
+    if known is None:
+        raise UnsupportedError(f"{what}: ExecuTorch's scalar type {code} has no counterpart on the GPU")
+    return known

@@ -1,0 +1,248 @@
+"""Where the time of a call goes: per node and per operator on the GPU, and the host's share."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from pteron.gpu.executor import Launch
+from pteron.gpu.wgpu.timing import Span, Stopwatch, has_timestamps, stopwatch
+from pteron.ir.values import Shape, Tensor
+from pteron.measure.workload import Workload, shape_of, workload
+from pteron.method import Method
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Seconds of an ordinary call, as the calling thread sees them."""
+
+    prepare: float  # reading the inputs, planning, uploading
+    encode: float  # recording the kernels
+    rest: float  # submitting, waiting for the GPU, reading back
+
+    @property
+    def wall(self) -> float:
+        return self.prepare + self.encode + self.rest
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchProfile:
+    kernel: str
+    grid: tuple[int, int, int]
+    seconds: float | None  # the median of the profiled calls; None without timestamps
+    last: tuple[float, float] | None  # in the last one: when it began and ended, since the first dispatch did
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProfile:
+    index: int
+    op: str
+    route: str
+    reads: tuple[Shape, ...]  # live shapes
+    writes: tuple[Shape, ...]
+    work: Workload
+    dispatches: tuple[DispatchProfile, ...]
+
+    @property
+    def seconds(self) -> float | None:
+        return total(d.seconds for d in self.dispatches)
+
+
+@dataclass(frozen=True, slots=True)
+class OpProfile:
+    """All nodes of one operator."""
+
+    op: str
+    nodes: int
+    dispatches: int
+    work: Workload
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    method: str
+    adapter: str
+    calls: int
+    host: Host  # medians of ordinary calls
+    cpu_seconds: float  # of the process, all threads, of such a call
+    nodes: tuple[NodeProfile, ...]  # those that run something, in program order
+    timeline: Timeline | None
+
+    @property
+    def has_timestamps(self) -> bool:
+        return self.timeline is not None
+
+    @property
+    def gpu_seconds(self) -> float | None:
+        """The sum over all kernels. Gaps between them are not in it."""
+        return total(node.seconds for node in self.nodes) if self.has_timestamps else None
+
+    def by_op(self) -> list[OpProfile]:
+        """The operators, the most expensive first."""
+        groups: dict[str, list[NodeProfile]] = defaultdict(list)
+        for node in self.nodes:
+            groups[node.op].append(node)
+        return by_cost(_summary(op, nodes) for op, nodes in groups.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The phases of one profiled call on the host, in seconds since it began."""
+
+    recording: float
+    recorded: float
+    done: float
+
+
+def profile(method: Method, inputs: Sequence[Any], *, repeat: int = 5) -> Profile:
+    """Call a method several times, first as always, then with a timestamp around every kernel."""
+    device = method.program.device
+    with device.lock:
+        method.reset()
+        method.execute(inputs)  # the first call at a shape plans; the others do not
+        with stopwatch(device, per_dispatch=False) as watch:
+            plain = [_ordinary(method, inputs, watch) for _ in range(repeat)]
+        spans: list[list[Span]] = []
+        timeline = None
+        if has_timestamps(device):
+            with stopwatch(device, per_dispatch=True) as watch:
+                _time(method, inputs, watch)  # the first one makes the queries
+                for _ in range(repeat):
+                    timeline = _time(method, inputs, watch)
+                    spans.append(watch.read())
+        return Profile(
+            method.name,
+            device.adapter.name,
+            repeat,
+            Host(*(median(getattr(h, part) for h, _ in plain) for part in ("prepare", "encode", "rest"))),
+            median(cpu for _, cpu in plain),
+            tuple(_nodes(method, spans)),
+            timeline,
+        )
+
+
+def by_cost(profiles: Iterable[Any]) -> list[Any]:
+    return sorted(profiles, key=lambda p: -(p.seconds or 0.0))
+
+
+def total(seconds: Iterable[float | None]) -> float | None:
+    known = list(seconds)
+    return None if None in known else sum(s for s in known if s is not None)
+
+
+def _ordinary(method: Method, inputs: Sequence[Any], watch: Stopwatch) -> tuple[Host, float]:
+    cpu = time.process_time()
+    seen = _time(method, inputs, watch)
+    cpu = time.process_time() - cpu
+    return Host(seen.recording, seen.recorded - seen.recording, seen.done - seen.recorded), cpu
+
+
+def _time(method: Method, inputs: Sequence[Any], watch: Stopwatch) -> Timeline:
+    begin = time.perf_counter()
+    watch.recording = watch.recorded = begin  # for a method that runs nothing
+    method.execute(inputs)
+    done = time.perf_counter()
+    return Timeline(watch.recording - begin, watch.recorded - begin, done - begin)
+
+
+def _nodes(method: Method, calls: list[list[Span]]) -> Iterable[NodeProfile]:
+    executor = method._executor
+    live = executor.live
+    launches: dict[int, list[tuple[int, Launch]]] = defaultdict(list)
+    for number, (index, launch) in enumerate(executor.launched()):
+        launches[index].append((number, launch))
+    origin = calls[-1][0].begin if calls and calls[-1] else 0.0
+
+    def dispatch(number: int, launch: Launch) -> DispatchProfile:
+        kernel = launch.site.kernel.name
+        if not calls:
+            return DispatchProfile(kernel, launch.grid, None, None)
+        seconds = median(spans[number].end - spans[number].begin for spans in calls) / 1e9
+        last = calls[-1][number]
+        return DispatchProfile(
+            kernel, launch.grid, seconds, ((last.begin - origin) / 1e9, (last.end - origin) / 1e9)
+        )
+
+    for index, found in launches.items():
+        node, plan = method.graph.nodes[index], live.plans[index]
+        assert plan is not None
+        yield NodeProfile(
+            index,
+            node.name,
+            plan.route,
+            tuple(shape_of(v, live.live) for v in node.reads if isinstance(v, Tensor)),
+            tuple(shape_of(v, live.live) for v in node.writes if isinstance(v, Tensor)),
+            workload(node, live.live),
+            tuple(dispatch(number, launch) for number, launch in found),
+        )
+
+
+def _summary(op: str, nodes: Sequence[NodeProfile]) -> OpProfile:
+    counted = [n.work.flops for n in nodes if n.work.flops is not None]
+    return OpProfile(
+        op,
+        len(nodes),
+        sum(len(n.dispatches) for n in nodes),
+        Workload(sum(counted) if counted else None, sum(n.work.nbytes for n in nodes)),
+        total(n.seconds for n in nodes),
+    )
+
+
+# -- a trace for chrome://tracing and ui.perfetto.dev ----------------------------------------------
+
+HOST, GPU = 1, 2
+
+
+def trace(profile: Profile) -> dict[str, Any]:
+    """One profiled call in the Trace Event Format: the host's phases above, the kernels below.
+
+    The two clocks have no common origin: the first kernel is drawn where the host had recorded it.
+    """
+    seen = profile.timeline
+    host = profile.host
+    if seen is None:
+        seen = Timeline(host.prepare, host.prepare + host.encode, host.wall)
+    events = [
+        _name("process_name", 0, f"pteron: {profile.method} on {profile.adapter}"),
+        _name("thread_name", HOST, "host"),
+        _name("thread_name", GPU, "GPU"),
+        _slice("prepare", HOST, 0, seen.recording, {}),
+        _slice("encode", HOST, seen.recording, seen.recorded - seen.recording, {}),
+        _slice("wait and read back", HOST, seen.recorded, seen.done - seen.recorded, {}),
+    ]
+    for node in profile.nodes:
+        for dispatch in node.dispatches:
+            if dispatch.last is None:
+                continue
+            begin, end = dispatch.last
+            details = {
+                "node": node.index,
+                "route": node.route,
+                "kernel": dispatch.kernel,
+                "grid": list(dispatch.grid),
+                "reads": [list(shape) for shape in node.reads],
+                "writes": [list(shape) for shape in node.writes],
+            }
+            events.append(_slice(node.op, GPU, seen.recorded + begin, end - begin, details))
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def _name(kind: str, thread: int, name: str) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": 1, "tid": thread, "args": {"name": name}}
+
+
+def _slice(name: str, thread: int, begin: float, seconds: float, args: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ph": "X",
+        "pid": 1,
+        "tid": thread,
+        "ts": 1e6 * begin,
+        "dur": 1e6 * seconds,
+        "args": args,
+    }

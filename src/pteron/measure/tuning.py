@@ -1,0 +1,100 @@
+"""Which route is the fastest here: measured once, kept in a file, used by every load.
+
+An operator with several kernels lists them best first, by what is known of devices in general. What was
+measured on this very device goes before that. Entries belong to an adapter, its driver, and the text of the
+kernels: after an update of either they do not count any more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from math import log
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pteron.gpu.wgpu.adapters import Adapter
+
+# By the node's key and the number of elements it writes: the name of the best route.
+Best: TypeAlias = dict[str, dict[int, str]]
+
+
+class Tuning:
+    """Chooses routes by what was measured: at the size nearest to the live one."""
+
+    def __init__(self, best: Best) -> None:
+        self.best = best
+
+    def keeps(self, key: str, route: str) -> bool:
+        return route in self.best.get(key, {}).values()
+
+    def prefers(self, key: str, size: int, fitting: Sequence[str]) -> str:
+        measured = self.best.get(key)
+        if measured:
+            nearest = min(measured, key=lambda other: abs(log(max(other, 1)) - log(max(size, 1))))
+            if measured[nearest] in fitting:
+                return measured[nearest]
+        return fitting[0]
+
+
+# -- the file --------------------------------------------------------------------------------------
+
+
+def cache_path() -> Path:
+    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(folder) / "pteron" / "tuning.json"
+
+
+def read(adapter: Adapter) -> Tuning | None:
+    """What was measured on this adapter with these kernels; None if nothing was."""
+    if not cache_path().exists():
+        return None
+    entries: Any = _read_all().get(_identity(adapter))
+    with suppress(AttributeError, TypeError, ValueError):  # not what `write` writes: as good as nothing
+        best = {
+            key: {int(size): str(route) for size, route in sizes.items()} for key, sizes in entries.items()
+        }
+        return Tuning(best) if best else None
+    return None
+
+
+def write(adapter: Adapter, best: Best) -> Path:
+    """Add measurements to the file. Those of other devices, and of other programs, stay."""
+    everything = _read_all()
+    mine = everything.setdefault(_identity(adapter), {})
+    mine.update({key: {str(size): route for size, route in sizes.items()} for key, sizes in best.items()})
+    path = cache_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(f".{os.getpid()}")
+    unfinished.write_text(json.dumps(everything, indent=1, ensure_ascii=False), "utf-8")
+    unfinished.replace(path)
+    return path
+
+
+def _read_all() -> dict[str, Any]:
+    """The whole file. It is a cache: one that cannot be read is as good as none."""
+    with suppress(OSError, ValueError):
+        found = json.loads(cache_path().read_text("utf-8"))
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _identity(adapter: Adapter) -> str:
+    return f"{adapter.name}; {adapter.backend}; {adapter.driver}; kernels {kernel_version()}"
+
+
+@cache
+def kernel_version() -> str:
+    """Changes with the text of any rule or kernel."""
+    digest = hashlib.sha256()
+    home = Path(__file__).parent.parent
+    files = [p for folder in ("ops", "fusion") for p in (home / folder).rglob("*")]
+    for path in sorted(p for p in files if p.suffix in (".py", ".wgsl")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

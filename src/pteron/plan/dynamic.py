@@ -1,0 +1,80 @@
+"""Which dimensions a call may make smaller, and which outputs follow.
+
+A file only tells the largest sizes, not which of them may vary. The graph knows: a dimension is
+dynamic if the sweep accepts a smaller one, by itself or together with the dimensions of the same
+size in other inputs. All of it is integer arithmetic on the rules; nothing runs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from pteron.errors import InputError
+from pteron.ir.dispatch import describe
+from pteron.ir.live import Live
+from pteron.ir.values import Graph, Port, Shape, Tensor, ValueId
+from pteron.plan.sweep import LiveGraph
+
+Dim = tuple[ValueId, int]
+
+
+def dynamic_dims(graph: Graph, live: LiveGraph) -> dict[ValueId, tuple[int, ...]]:
+    """Per input and output tensor, the dimensions that vary."""
+    inputs = {p.value.id: p.value for p in graph.inputs if p.resizable and isinstance(p.value, Tensor)}
+    outputs = [p.value for p in graph.outputs if isinstance(p.value, Tensor)]
+    candidates = [(i, d) for i, t in inputs.items() for d, size in enumerate(t.max_shape) if size > 1]
+    found: dict[ValueId, set[int]] = defaultdict(set)
+
+    def accepts(shapes: dict[ValueId, Live]) -> bool:
+        after = live.preview(shapes)
+        if after is None:
+            return False
+        for tensor in outputs:
+            shape = after[tensor.id]
+            assert isinstance(shape, tuple)
+            found[tensor.id].update(d for d, size in enumerate(shape) if size != tensor.max_shape[d])
+        return True
+
+    def explore(dims: list[Dim]) -> None:
+        changes: dict[ValueId, list[int]] = {}
+        for value, dim in dims:
+            changes.setdefault(value, list(inputs[value].max_shape))[dim] -= 1
+        if accepts({value: tuple(shape) for value, shape in changes.items()}):
+            for value, dim in dims:
+                found[value].add(dim)
+
+    for candidate in candidates:
+        explore([candidate])
+    for size in {inputs[i].max_shape[d] for i, d in candidates}:
+        together = [(i, d) for i, d in candidates if inputs[i].max_shape[d] == size]
+        if any(d not in found[i] for i, d in together):
+            explore(together)
+    # An output that rounds, as that of a strided convolution, may not feel one step; it feels half.
+    accepts(
+        {
+            i: tuple(-(-n // 2) if d in found[i] else n for d, n in enumerate(t.max_shape))
+            for i, t in inputs.items()
+        }
+    )
+    return {value: tuple(sorted(dims)) for value, dims in found.items()}
+
+
+def check_shape(port: Port, shape: Shape) -> None:
+    """Refuse a live shape that a port cannot take, whatever the graph would say to it."""
+    largest = port.max_shape
+    if len(shape) != len(largest):
+        raise InputError(
+            f"{port.name}: expected {len(largest)} dimensions (at most {describe(largest)}), "
+            f"got shape {describe(shape)}"
+        )
+    for d, (size, most) in enumerate(zip(shape, largest, strict=True)):
+        if size > most:
+            raise InputError(
+                f"{port.name}: dimension {d} is {size}, but the program was exported for at most {most}: "
+                f"split the input, or export with a larger bound"
+            )
+        if size != most and not port.resizable:
+            raise InputError(
+                f"{port.name}: expected shape {describe(largest)}, got {describe(shape)}: "
+                "the program was exported with a static shape; export it with dynamic_shapes to vary it"
+            )

@@ -1,0 +1,55 @@
+"""Which of its routes a node takes: the first that fits, or what somebody has measured to be faster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from pteron.ir.dispatch import Route
+from pteron.ir.values import Node, Tensor
+
+
+class Choice(Protocol):
+    """Somebody who knows better than the rules' own order."""
+
+    def keeps(self, key: str, route: str) -> bool:
+        """Whether a route is to be compiled that the rule's order would never reach."""
+
+    def prefers(self, key: str, size: int, fitting: Sequence[str]) -> str:
+        """Which of the routes that fit to take, for outputs of `size` elements."""
+
+
+def route_key(node: Node) -> str:
+    """What a choice is remembered by: the operator, and what it reads, at its largest."""
+    reads = (f"{t.dtype}{list(t.max_shape)}" for t in node.reads if isinstance(t, Tensor))
+    return " ".join((node.name, *reads))
+
+
+def usable_routes(
+    node: Node, routes: list[Route], features: Collection[str], choice: Choice | None
+) -> list[Route]:
+    """Those that may ever be taken: what the device can run, up to the first that always fits.
+
+    Routes written for another kind of device come last, where only a measurement finds them.
+    """
+    runnable = [r for r in routes if all(need in features for need in _needs(r))]
+    runnable.sort(key=lambda route: route.home is not None and route.home not in features)
+    always = next((i for i, route in enumerate(runnable) if route.when is None), len(runnable))
+    usable, beyond = runnable[: always + 1], runnable[always + 1 :]
+    if choice is None or not beyond:
+        return usable
+    key = route_key(node)
+    return usable + [route for route in beyond if choice.keeps(key, route.name)]
+
+
+def _needs(route: Route) -> tuple[str, ...]:
+    return (route.needs,) if isinstance(route.needs, str) else route.needs or ()
+
+
+def choose(node: Node, usable: list[Route], size: int, choice: Choice | None) -> Route | None:
+    """The route for the present shapes; None if none fits."""
+    fitting = [route for route in usable if route.when is not False]
+    if choice is None or len(fitting) < 2:
+        return fitting[0] if fitting else None
+    preferred = choice.prefers(route_key(node), size, [route.name for route in fitting])
+    return next(route for route in fitting if route.name == preferred)

@@ -1,0 +1,386 @@
+"""Live shapes and the sweep that follows them through the graph.
+
+A call changes the shapes of some inputs, or some SymInts. The sweep visits, in program order, the
+nodes that read what changed; each visit asks the operator's rule for its outputs' live shapes and
+its dispatches. Program order is a topological order, so one pass reaches the fixpoint. Plans are
+remembered per node by what they were made from, and a node that differs from another in nothing but
+which values it works on takes over that one's plan: a model of thirty layers is planned like one.
+If anything is refused on the way, every change is taken back: a sweep happens whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
+from typing import Any, cast
+
+from pteron.errors import InputError, PteronError
+from pteron.ir.dispatch import (
+    MAX_GROUPS_PER_DIMENSION,
+    Dispatch,
+    Planned,
+    Route,
+    Scratch,
+    copy_dispatch,
+)
+from pteron.ir.live import ContentRule, Guard, Live, LiveInt, LiveResult, LiveTensor
+from pteron.ir.op import OpError, unchecked
+from pteron.ir.problems import Problem, unsupported
+from pteron.ir.values import Arg, Graph, Node, SymInt, Tensor, Value, ValueId, values_in
+from pteron.plan.memory import Layout
+from pteron.plan.routes import Choice, choose, usable_routes
+
+# A decode loop that re-plans a node at every position must not hold on to every plan it made.
+REMEMBERED_PLANS_PER_NODE = 64
+REMEMBERED_PLANS = 4096
+
+
+@dataclass(slots=True, eq=False)
+class NodePlan:
+    """One node at one set of live shapes: what it produces and what it runs."""
+
+    results: tuple[tuple[ValueId, Live], ...]
+    route: str
+    dispatches: list[Dispatch]
+    guards: tuple[Guard, ...]
+    contents: tuple[ContentRule, ...] = ()
+    own: Mapping[ValueId, Value] = field(default_factory=dict)  # for the values of a twin in `dispatches`
+    compiled: Any = None  # the GPU layer's form of `dispatches`
+
+    def taken_over(self, mine: Mapping[ValueId, Value]) -> NodePlan:
+        """The plan of a node that has `mine` where the planned one has other values."""
+        return NodePlan(
+            tuple([(mine[value].id, live) for value, live in self.results]),
+            self.route,
+            self.dispatches,
+            tuple([replace(guard, value=mine[guard.value].id) for guard in self.guards]),
+            tuple([replace(rule, tensor=cast(Tensor, mine[rule.tensor.id])) for rule in self.contents]),
+            mine,
+        )
+
+
+@dataclass(slots=True)
+class Change:
+    """What a sweep changed: the nodes with a new plan, and the SymInts with a new value."""
+
+    nodes: list[int] = field(default_factory=list)
+    symints: dict[ValueId, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes or self.symints)
+
+
+class LiveGraph:
+    """A graph together with its present live shapes and plans."""
+
+    def __init__(
+        self, graph: Graph, layout: Layout, features: Collection[str] = (), choice: Choice | None = None
+    ) -> None:
+        self.graph = graph
+        self.layout = layout
+        self.features = frozenset(features)  # what the device offers beyond the portable floor
+        self.choice = choice
+        self.live: list[Live] = [v.max_shape if isinstance(v, Tensor) else None for v in graph.values]
+        self.plans: list[NodePlan | None] = [None] * len(graph.nodes)
+        self.routes: list[list[Route]] = []  # per node, every route it may ever take
+        self.content_rules: list[ContentRule] = []  # as they are at the largest shape
+        self.indexing: dict[int, None] = {}  # the nodes that have some
+        self.visits = 0  # rules evaluated since load, for those who want to see how little a step costs
+        self._memo: list[dict[tuple[Live, ...], NodePlan]] = [{} for _ in graph.nodes]
+        self._keys = [_planning_values(node) for node in graph.nodes]
+        self._kinds = _kinds(graph, layout)
+        self._twins: dict[tuple[Any, ...], tuple[Kind, NodePlan]] = {}  # by form and live values
+        self._consumers = _consumers(graph)
+        self._building = True
+        self._build()
+        self._building = False
+
+    # -- load: the first resize ---------------------------------------------------------------
+
+    def _build(self) -> None:
+        """Plan every node at its largest shape. SymInts that only a call can tell stay unknown."""
+        refused: list[Problem] = []
+        for node in self.graph.nodes:
+            unknown = any(self.live[i] is None for i in self._keys[node.index])
+            plan: NodePlan | None = None
+            routes: list[Route] = []
+            try:
+                if unknown or self._is_skipped(node):
+                    routes = self._probe(node)
+                    plan = None if unknown else _skipped(node)
+                else:
+                    plan, routes = self._apply_rule(node)
+            except OpError as error:
+                refused.append(Problem(node.name, f"node {node.index}, {node.origin}", str(error)))
+            self.routes.append(routes)
+            if plan is None:
+                continue
+            self.plans[node.index] = plan
+            for value, result in plan.results:
+                self.live[value] = result
+        if refused:
+            raise unsupported({self.graph.name: refused})
+
+    def _probe(self, node: Node) -> list[Route]:
+        """The routes of a node that reads a SymInt nobody knows yet: any plausible value shows them."""
+        if node.writes and all(isinstance(value, SymInt) for value in node.writes):
+            return []
+        error: Exception = OpError("cannot be planned")
+        for seed in (0, 1):
+            try:
+                with unchecked():
+                    return self._apply_rule(node, seed=seed)[1]
+            except (OpError, ZeroDivisionError, IndexError) as reason:
+                error = reason
+        raise OpError(f"cannot be planned before a call gives its integers: {error}")
+
+    def integer(self, value: Value) -> int | float | None:
+        """The present value of a SymInt; None if no call has told it yet."""
+        if not isinstance(value, SymInt):
+            raise PteronError(f"{value!r} is not a SymInt")
+        live = self.live[value.id]
+        assert not isinstance(live, tuple)
+        return live
+
+    def scratch(self) -> list[tuple[int, str, int]]:
+        """The temporary memory of all routes, as (node, name, bytes)."""
+        sizes: dict[tuple[int, str], int] = {}
+        for node, routes in enumerate(self.routes):
+            for route in routes:
+                for dispatch in route.dispatches:
+                    for bound in dispatch.bindings.values():
+                        if isinstance(bound, Scratch):
+                            key = (node, bound.name)
+                            sizes[key] = max(sizes.get(key, 0), bound.max_nbytes)
+        return [(node, name, nbytes) for (node, name), nbytes in sizes.items()]
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    def resize(self, changes: Mapping[ValueId, Live], agree: Callable[[], None] | None = None) -> Change:
+        """Follow the changed inputs through the graph, all or nothing. `agree` may still raise at the end."""
+        undo: list[tuple[list[Any], int, Any]] = []
+        pending = [node for node, plan in enumerate(self.plans) if plan is None] if None in self.plans else []
+        heapify(pending)
+        change = Change()
+        try:
+            for value, new in changes.items():
+                self._set(value, new, undo, pending, change)
+            previous = -1
+            while pending:
+                index = heappop(pending)
+                if index != previous:  # the same node may be queued by several of its arguments
+                    self._visit(index, undo, pending, change)
+                    previous = index
+            if agree is not None:
+                agree()
+        except BaseException:
+            for target, position, old in reversed(undo):
+                target[position] = old
+            raise
+        return change
+
+    def preview(self, changes: Mapping[ValueId, Live]) -> list[Live] | None:
+        """What every value's live shape would be, or None if the sweep would refuse. Nothing changes.
+
+        SymInts that no call has told yet count as 0.
+        """
+        roots = self.graph.input_ids | {e.symint.id for e in self.graph.elements}
+        unknown: dict[ValueId, Live] = {i: 0 for i in roots if self.live[i] is None}
+        before = self.live.copy(), self.plans.copy()
+        try:
+            self.resize({**unknown, **changes})
+            return self.live.copy()
+        except InputError:
+            return None
+        finally:
+            self.live[:], self.plans[:] = before
+
+    def _set(self, value: ValueId, new: Live, undo: list[Any], pending: list[int], change: Change) -> None:
+        old = self.live[value]
+        if old == new:
+            return
+        undo.append((self.live, value, old))
+        self.live[value] = new
+        if isinstance(new, int):
+            change.symints[value] = new
+        for consumer in self._consumers[value]:
+            heappush(pending, consumer)
+
+    def _visit(self, index: int, undo: list[Any], pending: list[int], change: Change) -> None:
+        node = self.graph.nodes[index]
+        live = self.live
+        key = tuple([live[i] for i in self._keys[index]])
+        plan = self._memo[index].get(key)
+        try:
+            if plan is None:
+                plan = _skipped(node) if self._is_skipped(node) else self._plan(node, key)
+                self._remember(index, key, plan)
+            for guard in plan.guards:
+                value = live[guard.value]
+                if not (isinstance(value, int) and guard.low <= value <= guard.high):
+                    raise OpError(guard.message.format(value=value))
+        except OpError as error:
+            raise InputError(f"{node.label}: {error}") from None
+        except ZeroDivisionError:
+            raise InputError(f"{node.label}: division by zero") from None
+        if plan is not self.plans[index]:
+            undo.append((self.plans, index, self.plans[index]))
+            self.plans[index] = plan
+            change.nodes.append(index)
+        for value, result in plan.results:
+            self._set(value, result, undo, pending, change)
+
+    def _plan(self, node: Node, key: tuple[Live, ...]) -> NodePlan:
+        kind = self._kinds[node.index]
+        twin = self._twins.get((kind.form, *key))
+        if twin is not None:
+            other, plan = twin
+            return plan.taken_over(dict(zip(other.ids, kind.values, strict=True)))
+        plan, _ = self._apply_rule(node)
+        if len(self._twins) >= REMEMBERED_PLANS:
+            self._twins.clear()
+        self._twins[(kind.form, *key)] = kind, plan
+        return plan
+
+    def _remember(self, index: int, key: tuple[Live, ...], plan: NodePlan) -> None:
+        memo = self._memo[index]
+        if len(memo) >= REMEMBERED_PLANS_PER_NODE:
+            memo.clear()
+        memo[key] = plan
+
+    def forget(self) -> None:
+        """Plan everything anew at the next call, as when `choice` has changed its mind."""
+        self._memo = [{} for _ in self.graph.nodes]
+        self._twins.clear()
+        self.plans[:] = [None] * len(self.plans)
+
+    # -- one node -------------------------------------------------------------------------------
+
+    def _is_skipped(self, node: Node) -> bool:
+        return node.when is not None and self.live[node.when.id] == 0
+
+    def _apply_rule(self, node: Node, seed: int | None = None) -> tuple[NodePlan, list[Route]]:
+        """Evaluate a node's rule. With a `seed`, unknown SymInts take its value and outputs stay at max."""
+        self.visits += 1
+        guards: list[Guard] = []
+        rules: list[ContentRule] = []
+        outputs: dict[ValueId, LiveTensor | LiveResult] = {}
+
+        def view(arg: Arg, uniform: bool = False, output: bool = False) -> Any:
+            if isinstance(arg, Tensor):
+                shape = self.live[arg.id]
+                assert isinstance(shape, tuple)
+                live = LiveTensor(arg, shape, rules, pinned=seed is not None)
+                if output:
+                    outputs[arg.id] = live
+                return live
+            if isinstance(arg, SymInt) and output:
+                return outputs.setdefault(arg.id, LiveResult())
+            if isinstance(arg, SymInt):
+                value = self.live[arg.id]
+                assert not isinstance(value, tuple)
+                if uniform:
+                    return LiveInt(arg, value if value is None else int(value), guards)
+                return seed if value is None else value
+            if isinstance(arg, tuple):
+                return tuple(view(item, uniform, output) for item in arg)
+            return LiveInt(arg, arg, guards) if uniform and isinstance(arg, int) else arg
+
+        spec = node.op
+        last = len(spec.parameters) - 1
+        views = [
+            view(arg, name in spec.uniforms, position == last)
+            for position, (name, arg) in enumerate(zip(spec.parameters, node.args, strict=True))
+        ]
+        planned: Planned = spec.rule(*views)
+        if node.index in self.layout.copies:
+            source, out = views[spec.parameters.index(spec.alias or "")], views[last]
+            planned = copy_dispatch(source, out)
+        routes = usable_routes(node, _as_routes(planned), self.features, self.choice)
+        size = sum(out.numel for out in outputs.values() if isinstance(out, LiveTensor))
+        route = choose(node, routes, size, self.choice)
+        if routes and route is None:
+            raise OpError("no kernel fits these shapes")
+        dispatches = route.dispatches if route else []
+        for dispatch in dispatches:
+            if max(dispatch.grid) > MAX_GROUPS_PER_DIMENSION:
+                raise OpError(f"too much work for one dispatch: grid {dispatch.grid}")
+        results = tuple(
+            (value, live.shape if isinstance(live, LiveTensor) else live.value)
+            for value, live in outputs.items()
+        )
+        if self._building and rules:
+            self.content_rules += rules
+            self.indexing[node.index] = None
+        name = route.name if route else ""
+        return NodePlan(results, name, dispatches, tuple(guards), tuple(rules)), routes
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a node's plans depend on besides its live shapes, and the values it works on, in their order."""
+
+    form: int  # the same for nodes that are planned alike
+    values: tuple[Value, ...]
+
+    @property
+    def ids(self) -> list[ValueId]:
+        return [value.id for value in self.values]
+
+
+def _kinds(graph: Graph, layout: Layout) -> list[Kind]:
+    numbers: dict[Any, int] = {}  # forms are long to compare
+    kinds = []
+    for node in graph.nodes:
+        values: dict[Value, int] = {}
+        args = _form(node.args, values)
+        form = (node.name, node.when is not None, node.index in layout.copies, args)
+        kinds.append(Kind(numbers.setdefault(form, len(numbers)), tuple(values)))
+    return kinds
+
+
+def _form(arg: Arg, values: dict[Value, int]) -> Any:
+    """An argument with its values numbered in the order in which they come."""
+    if isinstance(arg, tuple):
+        return tuple([_form(item, values) for item in arg])
+    if isinstance(arg, Tensor):
+        place = values.setdefault(arg, len(values))
+        return (place, arg.dtype, arg.max_shape, arg.constant is not None)
+    if isinstance(arg, SymInt):
+        return (values.setdefault(arg, len(values)),)
+    return (type(arg), arg)
+
+
+def _skipped(node: Node) -> NodePlan:
+    """A node in a branch that is not taken runs nothing, and nothing reads what it would have written."""
+    results = tuple((v.id, v.max_shape if isinstance(v, Tensor) else 0) for v in node.writes)
+    return NodePlan(results, "skipped", [], ())
+
+
+def _as_routes(planned: Planned) -> list[Route]:
+    if planned is None:
+        return []
+    if isinstance(planned, Dispatch):
+        return [Route("only", [planned])]
+    if all(isinstance(item, Route) for item in planned):
+        return planned  # type: ignore[return-value]
+    return [Route("only", planned)]  # type: ignore[arg-type]
+
+
+def _planning_values(node: Node) -> tuple[ValueId, ...]:
+    """The values a plan is made from: everything read but the SymInts that kernels read themselves."""
+    ids = {} if node.when is None else {node.when.id: None}
+    for name, arg in zip(node.op.parameters[:-1], node.args[:-1], strict=True):
+        for value in values_in(arg):
+            if not (isinstance(value, SymInt) and name in node.op.uniforms):
+                ids[value.id] = None
+    return tuple(ids)
+
+
+def _consumers(graph: Graph) -> list[tuple[int, ...]]:
+    consumers: list[list[int]] = [[] for _ in graph.values]
+    for node in graph.nodes:
+        for value in (*node.reads, *([node.when] if node.when else ())):
+            consumers[value.id].append(node.index)
+    return [tuple(dict.fromkeys(nodes)) for nodes in consumers]

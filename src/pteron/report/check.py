@@ -1,0 +1,73 @@
+"""`pteron.check`: can a program run? Everything that stands in the way, before anything runs.
+
+    report = pteron.check("model.pte")
+    report.runs, report.findings
+
+It is answered from the file alone; no GPU is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pteron.ops  # noqa: F401  registers the operators
+from pteron.ir.problems import CannotRun, Finding, Problem, findings
+from pteron.ir.values import Graph
+from pteron.lower.instructions import try_lower
+from pteron.plan.memory import Layout
+from pteron.plan.sweep import LiveGraph
+from pteron.pte.file import ProgramFile
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What of a program cannot run. The same problem is one finding, with all of its places."""
+
+    methods: tuple[str, ...]
+    operators: int  # calls of operators, in all methods
+    findings: tuple[Finding, ...]
+
+    @property
+    def runs(self) -> bool:
+        return not self.findings
+
+    def __str__(self) -> str:
+        if self.runs:
+            return f"All {self.operators} operators of {', '.join(self.methods)} can run."
+        return "\n".join(f"{finding.method}: {finding}" for finding in self.findings)
+
+
+def check(source: Any, *, data_path: str | Path | Iterable[str | Path] | None = None) -> Report:
+    """Look through all methods of a `.pte` file (a path, bytes, or an open binary file)."""
+    paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
+    with ProgramFile.open(source, paths) as file:
+        problems: dict[str, list[Problem]] = {}
+        operators = 0
+        for method in file.method_names:
+            graph, problems[method] = try_lower(file, method)
+            problems[method] = problems[method] or refusals(graph)
+            operators += len(graph.nodes)
+        return Report(file.method_names, operators, tuple(findings(problems)))
+
+
+def refusals(graph: Graph) -> list[Problem]:
+    """What the operators themselves refuse: a dtype, a shape or an option that their rules do not take."""
+    layout = Layout.of(graph)
+    inputs = graph.input_ids
+    found = [
+        Problem(
+            "select_as_symint",
+            element.symint.name,
+            f"{element.source.name} is computed, but only an element of an input is known beforehand",
+        )
+        for element in graph.elements
+        if layout.storage[element.source.id] not in inputs
+    ]
+    try:
+        LiveGraph(graph, layout)
+    except CannotRun as error:
+        found += error.problems[graph.name]
+    return found

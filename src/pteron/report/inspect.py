@@ -1,0 +1,407 @@
+"""What is inside a `.pte` file, down to the graph inside the delegate. No GPU is needed.
+
+    with ProgramFile.open("model.pte") as file:
+        method = inspect_method(file, "forward", {"input0": (1, 7, 64)})
+        method.operators, method.inputs, method.memory, method.nodes
+
+What the file says is told of every sound file. What Pteron makes of it (dynamic dimensions, the
+memory plan, the kernels at a live shape) is told if it can run; if not, `problems` says why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import pteron.ops  # noqa: F401  registers the operators
+from pteron.errors import FormatError, InputError, UnsupportedError
+from pteron.fusion import fuse
+from pteron.ir.dispatch import Bound, Grid, Number, Scratch
+from pteron.ir.dtypes import HOST_TYPES
+from pteron.ir.live import Live, LiveTensor
+from pteron.ir.problems import findings
+from pteron.ir.values import Graph, Port, Shape, SymInt, Tensor, ValueId
+from pteron.lower.delegate import delegate_type
+from pteron.lower.instructions import VULKAN_BACKEND, try_lower
+from pteron.plan.dynamic import check_shape, dynamic_dims
+from pteron.plan.memory import Layout, aligned, lifetimes, plan_memory
+from pteron.plan.sweep import LiveGraph, NodePlan
+from pteron.pte import schema, vulkan
+from pteron.pte.file import ProgramFile
+
+LARGEST_CONSTANTS = 3
+
+# Several values may name the same bytes, so constants are told apart by where their bytes lie.
+Place: TypeAlias = tuple[str, int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class PortInfo:
+    """An input or output. `values` is the range its integers must lie in, where that is known."""
+
+    name: str
+    dtype: str
+    max_shape: Shape
+    dynamic_dims: tuple[int, ...] = ()
+    value: object = None  # of an output that is a constant
+    values: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCount:
+    name: str
+    count: int
+    place: str  # "delegate", or "outside" of it
+    supported: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateInfo:
+    backend: str
+    calls: int
+    nbytes: int
+    supported: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantInfo:
+    name: str
+    dtype: str
+    shape: Shape
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    count: int
+    nbytes: int
+    largest: tuple[ConstantInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryInfo:
+    """Bytes that a method takes on the GPU beside its constants, at any live shape."""
+
+    activations: int
+    buffers: int
+    tensors: int  # that share those buffers
+    unshared: int  # what they would take if each had its own
+    state: int
+    staging: int
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchInfo:
+    kernel: str
+    grid: Grid
+    params: Mapping[str, Number]
+    bindings: dict[str, str]  # the live tensors and integers bound, by the kernel's names
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """A node at a live shape. One without dispatches costs nothing: its output is its input's bytes."""
+
+    index: int
+    operator: str
+    origin: str
+    outputs: dict[str, Live]
+    route: str
+    dispatches: tuple[DispatchInfo, ...]
+
+
+@dataclass(slots=True)
+class MethodInfo:
+    name: str
+    inputs: tuple[PortInfo, ...]
+    outputs: tuple[PortInfo, ...]
+    delegates: tuple[DelegateInfo, ...]
+    operators: tuple[OperatorCount, ...]
+    constants: Constants
+    memory: MemoryInfo | None = None
+    problems: tuple[str, ...] = ()  # why Pteron cannot run it
+    nodes: tuple[NodeInfo, ...] = field(default=())
+
+    @property
+    def runs(self) -> bool:
+        return not self.problems
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it only hands out numbers, as exporters use methods to store a model's settings."""
+        return not self.delegates and not self.operators and all(o.value is not None for o in self.outputs)
+
+
+def inspect_method(
+    file: ProgramFile, name: str, live: Mapping[str, Shape | int] | None = None, *, size: int | None = None
+) -> MethodInfo:
+    """Describe a method, and with `live` or `size` also every node at that live shape.
+
+    live: shapes of inputs (and values of integers) by name; what is left out stays at its largest.
+    size: for every dynamic dimension of the inputs that `live` does not name.
+    """
+    plan = file.plan(name)
+    opened = _open_delegates(file, plan)
+    model, missing, problems = _model(file, name)
+    info = MethodInfo(
+        name,
+        tuple(_plan_port(plan, "input", n, index) for n, index in enumerate(plan.inputs)),
+        tuple(_plan_port(plan, "output", n, index) for n, index in enumerate(plan.outputs)),
+        tuple(_delegates(file, plan)),
+        tuple(_operators(plan, opened, missing)),
+        _constants(plan, opened),
+        problems=problems,
+    )
+    if model is not None:
+        model.complete(info)
+    if live is not None or size is not None:
+        if model is None:
+            raise UnsupportedError(
+                f"method '{name}' has no live shapes, as it cannot run:\n" + "\n".join(problems)
+            )
+        info.nodes = model.nodes_at(live or {}, size)
+    return info
+
+
+def _model(file: ProgramFile, name: str) -> tuple[_Model | None, set[str], tuple[str, ...]]:
+    """The method as it would be loaded, or else the operators that are missing, and all reasons in words."""
+    try:
+        graph, problems = try_lower(file, name)
+        if not problems:
+            return _Model(fuse(graph)), set(), ()
+    except (UnsupportedError, FormatError) as error:
+        return None, set(), (str(error),)
+    return None, {problem.what for problem in problems}, tuple(map(str, findings({name: problems})))
+
+
+def sample_ranges(graph: Graph) -> dict[str, tuple[int, int]]:
+    """Ranges to draw random integers from: where indices must lie, and 0 where a position is read."""
+    model = _Model(graph)
+    roots = {model.layout.storage[element.source.id] for element in graph.elements}
+    ports = [port for port in graph.inputs if isinstance(port.value, Tensor)]
+    return {port.name: (0, 0) for port in ports if _id(port.value) in roots} | model.ranges()
+
+
+# -- what the file says ---------------------------------------------------------------------------
+
+
+def _open_delegates(file: ProgramFile, plan: schema.ExecutionPlan) -> dict[int, vulkan.VkGraph]:
+    return {
+        index: vulkan.read_delegate(file.delegate_blob(delegate)).graph
+        for index, delegate in enumerate(plan.delegates)
+        if delegate.id == VULKAN_BACKEND
+    }
+
+
+def _instructions(plan: schema.ExecutionPlan) -> Iterable[object]:
+    return (instruction.instr_args for chain in plan.chains for instruction in chain.instructions)
+
+
+def _plan_port(plan: schema.ExecutionPlan, kind: str, number: int, index: int) -> PortInfo:
+    value, name = plan.values[index].val, f"{kind}{number}"
+    match value:
+        case schema.Tensor():
+            return PortInfo(name, _host_name(value.scalar_type), tuple(value.sizes))
+        case schema.Int():
+            return PortInfo(name, "int", (), value=value.int_val)
+        case schema.Double():
+            return PortInfo(name, "float", (), value=value.double_val)
+        case schema.Bool():
+            return PortInfo(name, "bool", (), value=value.bool_val)
+        case schema.String():
+            return PortInfo(name, "str", (), value=value.string_val)
+        case _:
+            return PortInfo(name, type(value).__name__.lower(), ())
+
+
+def _host_name(code: schema.ScalarType) -> str:
+    return HOST_TYPES[code][0] if code in HOST_TYPES else code.name.lower()
+
+
+def _delegates(file: ProgramFile, plan: schema.ExecutionPlan) -> Iterable[DelegateInfo]:
+    calls = Counter(
+        plan.delegates[call.delegate_index].id
+        for call in _instructions(plan)
+        if isinstance(call, schema.DelegateCall)
+    )
+    for backend, count in calls.items():
+        nbytes = sum(len(file.delegate_blob(d)) for d in plan.delegates if d.id == backend)
+        yield DelegateInfo(backend, count, nbytes, backend == VULKAN_BACKEND)
+
+
+def _operators(
+    plan: schema.ExecutionPlan, opened: Mapping[int, vulkan.VkGraph], missing: set[str]
+) -> Iterable[OperatorCount]:
+    """Every operator that a call of the method runs, the most frequent ones first."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for call in _instructions(plan):
+        match call:
+            case schema.KernelCall(op_index=index):
+                operator = plan.operators[index]
+                dot = "." if operator.overload else ""
+                counts[f"{operator.name}{dot}{operator.overload}", "outside"] += 1
+            case schema.DelegateCall(delegate_index=index) if index in opened:
+                counts.update((operator.name, "delegate") for operator in opened[index].chain)
+    for (name, place), count in counts.most_common():
+        yield OperatorCount(name, count, place, name not in missing)
+
+
+def _constants(plan: schema.ExecutionPlan, opened: Mapping[int, vulkan.VkGraph]) -> Constants:
+    found = dict(_plan_constants(plan))
+    for number, graph in opened.items():
+        found.update(_delegate_constants(graph, number))
+    largest = sorted(found.values(), key=lambda c: -c.nbytes)[:LARGEST_CONSTANTS]
+    return Constants(len(found), sum(c.nbytes for c in found.values()), tuple(largest))
+
+
+def _plan_constants(plan: schema.ExecutionPlan) -> Iterable[tuple[Place, ConstantInfo]]:
+    for index, value in enumerate(plan.values):
+        tensor = value.val
+        if not isinstance(tensor, schema.Tensor) or tensor.allocation_info is not None:
+            continue
+        extra = tensor.extra_tensor_info or schema.ExtraTensorInfo()
+        is_external = extra.location == schema.TensorDataLocation.EXTERNAL
+        if is_external or tensor.data_buffer_idx:
+            name = extra.fully_qualified_name or f"v{index}"
+            place: Place = ("external", name) if is_external else ("segment", tensor.data_buffer_idx)
+            dtype = _host_name(tensor.scalar_type)
+            yield place, ConstantInfo(name, dtype, tuple(tensor.sizes), tensor.nbytes)
+
+
+def _delegate_constants(graph: vulkan.VkGraph, number: int) -> Iterable[tuple[Place, ConstantInfo]]:
+    for index, value in enumerate(graph.values):
+        tensor = value.value
+        if not isinstance(tensor, vulkan.VkTensor) or tensor.constant_id < 0:
+            continue
+        stored = graph.constants[tensor.constant_id]
+        key = stored.named_key
+        place: Place = ("named", key) if key else (f"delegate {number}", tensor.constant_id)
+        dtype, _ = delegate_type(tensor.datatype, f"delegate {number}, value {index}")
+        yield place, ConstantInfo(f"delegate {number}.v{index}", dtype, tuple(tensor.dims), stored.length)
+
+
+# -- what Pteron makes of it ----------------------------------------------------------------------
+
+
+class _Model:
+    """A method as it would be loaded, short of the GPU."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.layout = Layout.of(graph)
+        self.live = LiveGraph(graph, self.layout)
+        self.dims = dynamic_dims(graph, self.live)
+
+    def complete(self, info: MethodInfo) -> None:
+        """Add what only the graph can tell."""
+        ranges = self.ranges()
+        info.inputs = tuple(self._port(port, ranges) for port in self.graph.inputs)
+        info.outputs = tuple(self._port(port, ranges) for port in self.graph.outputs)
+        info.memory = self._memory()
+
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        by_storage: dict[ValueId, tuple[int, int]] = {}
+        for rule in self.live.content_rules:
+            owner = self.layout.storage[rule.tensor.id]
+            low, high = by_storage.get(owner, (rule.low, rule.high))
+            by_storage[owner] = (max(low, rule.low), min(high, rule.high))
+        ports = {port.value.id: port.name for port in self.graph.inputs if isinstance(port.value, Tensor)}
+        return {name: by_storage[i] for i, name in ports.items() if i in by_storage}
+
+    def _port(self, port: Port, ranges: Mapping[str, tuple[int, int]]) -> PortInfo:
+        if isinstance(port.value, (Tensor, SymInt)):
+            dims = self.dims.get(port.value.id, ())
+            return PortInfo(port.name, port.host_type, port.max_shape, dims, values=ranges.get(port.name))
+        return PortInfo(port.name, port.host_type, (), value=port.value)
+
+    def _memory(self) -> MemoryInfo:
+        outputs = [p.value for p in self.graph.outputs if isinstance(p.value, Tensor)]
+        spans = lifetimes(self.graph, self.layout)
+        scratch = self.live.scratch()
+        plan = plan_memory(self.graph, self.layout, scratch)
+        return MemoryInfo(
+            activations=plan.nbytes,
+            buffers=len(plan.buffers),
+            tensors=len(spans) + len(scratch),
+            unshared=sum(s.nbytes for s in spans) + sum(aligned(nbytes) for _, _, nbytes in scratch),
+            state=sum(aligned(t.max_nbytes) for t in self.graph.states),
+            staging=sum(aligned(t.max_nbytes) for t in outputs),
+        )
+
+    def nodes_at(self, live: Mapping[str, Shape | int], size: int | None) -> tuple[NodeInfo, ...]:
+        self.live.resize(self._changes(live, size))
+        return tuple(self._node(index) for index in range(len(self.graph.nodes)))
+
+    def _changes(self, live: Mapping[str, Shape | int], size: int | None) -> dict[ValueId, Live]:
+        integers: dict[str, SymInt] = {element.symint.name: element.symint for element in self.graph.elements}
+        integers |= {p.name: p.value for p in self.graph.inputs if isinstance(p.value, SymInt)}
+        tensors = {p.name: p for p in self.graph.inputs if isinstance(p.value, Tensor)}
+        changes: dict[ValueId, Live] = {symint.id: 0 for symint in integers.values()}
+        for name, wanted in live.items():
+            if name in integers:
+                changes[integers[name].id] = _integer(name, wanted)
+            elif name in tensors:
+                shape = wanted if isinstance(wanted, tuple) else (wanted,)
+                check_shape(tensors[name], shape)
+                changes[_id(tensors[name].value)] = shape
+            else:
+                known = ", ".join([*tensors, *integers]) or "none"
+                raise InputError(f"method '{self.graph.name}' has no input {name!r}; it has: {known}")
+        if size is not None:
+            for port in tensors.values():
+                if port.name not in live:
+                    changes[_id(port.value)] = self._at_size(port, size)
+        return changes
+
+    def _at_size(self, port: Port, size: int) -> Shape:
+        """The shape with every dynamic dimension at `size`. They must share one maximum to mean the same."""
+        inputs = [p for p in self.graph.inputs if isinstance(p.value, Tensor)]
+        most = {p.max_shape[d] for p in inputs for d in self.dims.get(_id(p.value), ())}
+        if len(most) != 1:
+            why = f"have the maxima {', '.join(map(str, sorted(most)))}" if most else "are not there at all"
+            raise InputError(
+                f"one size is for all dynamic dimensions, but those of method '{self.graph.name}' {why}: "
+                "give whole shapes, such as input0=1,7,64"
+            )
+        dims = self.dims.get(_id(port.value), ())
+        shape = tuple(size if d in dims else n for d, n in enumerate(port.max_shape))
+        check_shape(port, shape)
+        return shape
+
+    def _node(self, index: int) -> NodeInfo:
+        node, plan = self.graph.nodes[index], self.live.plans[index]
+        assert plan is not None
+        dispatches = tuple(
+            DispatchInfo(
+                d.kernel, d.grid, d.params, {name: self._bound(b, plan) for name, b in d.bindings.items()}
+            )
+            for d in plan.dispatches
+        )
+        outputs = {value.name: self.live.live[value.id] for value in node.writes}
+        return NodeInfo(index, node.name, node.origin, outputs, plan.route, dispatches)
+
+    def _bound(self, bound: Bound, plan: NodePlan) -> str:
+        if isinstance(bound, LiveTensor):
+            tensor = plan.own.get(bound.tensor.id, bound.tensor)
+            return f"{tensor.name}: {bound.dtype.label}{list(bound.shape)}"
+        if isinstance(bound, Scratch):
+            return f"scratch {bound.name}: {bound.max_nbytes} bytes"
+        if bound.symint is None:
+            return str(bound.constant)
+        symint = plan.own.get(bound.symint.id, bound.symint)
+        return f"{symint.name} = {self.live.live[symint.id]}"
+
+
+def _id(value: object) -> ValueId:
+    assert isinstance(value, (Tensor, SymInt))
+    return value.id
+
+
+def _integer(name: str, wanted: Shape | int) -> int:
+    if isinstance(wanted, int):
+        return wanted
+    if len(wanted) != 1:
+        raise InputError(f"{name} is an integer, got the shape {wanted}")
+    return wanted[0]
