@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs Dawn for Node.js, which carries Tint, Chrome's WGSL compiler; tests/test_tint.py asks it
+# Installs Dawn for Node.js, which carries Tint, Chrome's WGSL compiler; tests/pure/test_tint.py asks it
 # about every kernel. Idempotent. Needs node and npm, which CI is given where they are missing.
 set -euo pipefail
 cd "$(dirname "$0")/../tests/tint"

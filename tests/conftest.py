@@ -13,7 +13,7 @@ import pytest
 from pteron.errors import DeviceError
 from pteron.gpu.wgpu.device import Device
 from pteron.ir.dispatch import GPU, SOFTWARE
-from tests.exporting import export
+from tests.support.export import export
 
 # What kinds of device routes are chosen by, and which of the features here such a one has.
 KINDS: dict[str, Callable[[frozenset[str]], frozenset[str]]] = {

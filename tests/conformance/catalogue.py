@@ -11,8 +11,8 @@ import numpy as np
 import pteron
 from pteron.gpu.wgpu.device import Device
 from tests.conformance.agreement import disagreement
-from tests.exporting import remember_rope_patterns
-from tests.ops.rules import poison
+from tests.support.export import remember_rope_patterns
+from tests.support.rules import poison
 
 _STORED = {"float32": "<f4", "int32": "<i4", "int64": "<i8", "int8": "<i1", "bool": "?"}
 

@@ -115,7 +115,7 @@ def test_the_steps_of_adamw(device: Device, record_property: Record) -> None:
     from executorch.backends.webgpu.test.ops import test_adamw as wheel
 
     from tests.conformance.agreement import disagreement
-    from tests.ops.rules import OneNode
+    from tests.support.rules import OneNode
 
     record_property("cases", len(wheel.CONFIGS))
     for config in wheel.CONFIGS:

@@ -28,8 +28,8 @@ import torch
 import pteron
 from pteron.gpu.wgpu.device import Device
 from tests.conformance.agreement import disagreement
-from tests.exporting import remember_rope_patterns
-from tests.ops.rules import poison
+from tests.support.export import remember_rope_patterns
+from tests.support.rules import poison
 
 _WHEEL = "executorch.backends.webgpu.test.ops"
 _LOWER = "to_edge_transform_and_lower"

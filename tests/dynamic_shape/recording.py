@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tests.dynamic_shape.table import INTEGER, Case, Dim, Sizes
-from tests.exporting import export
+from tests.support.export import export
 
 PROGRAM, CALLS = "program.pte", "calls.json"
 

@@ -13,8 +13,8 @@ from pteron.errors import UnsupportedError
 from pteron.gpu.wgpu.device import Device
 from tests.conftest import Once
 from tests.dynamic_shape.peer import PEERS, Peer, export_group
-from tests.dynamic_shape.replay import Made, check_outputs, poison
-from tests.tolerances import ELEMENTWISE, EXACT, assert_close
+from tests.support.replay import Made, check_outputs, poison
+from tests.support.tolerances import ELEMENTWISE, EXACT, assert_close
 
 Folder = Callable[[str], Path]
 

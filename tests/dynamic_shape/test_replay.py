@@ -12,8 +12,8 @@ from pteron.gpu.wgpu.device import Device
 from tests.conftest import Once
 from tests.dynamic_shape.__main__ import run
 from tests.dynamic_shape.recording import Recording, record
-from tests.dynamic_shape.replay import replay
 from tests.dynamic_shape.table import CASES, Case
+from tests.support.replay import replay
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

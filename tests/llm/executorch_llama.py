@@ -41,7 +41,7 @@ def main(folder: Path) -> None:
     from executorch.examples.models.llama.model_args import ModelArgs
     from executorch.extension.llm.export.config.llm_config import LlmConfig
 
-    from tests.exporting import remember_rope_patterns
+    from tests.support.export import remember_rope_patterns
 
     torch.manual_seed(0)
     os.chdir(folder)

@@ -22,6 +22,7 @@ from pteron.llm import ChatTemplate, ContextFull, Detokenizer, LanguageModel, To
 from pteron.llm.tokenizer import StopStrings
 from tests.llm.reciter import reciter
 from tests.llm.tiny_llama import CONTEXT, GREEDY_PROMPTS, GREEDY_TOKENS, MAX_LENGTH, tokenizer_json
+from tests.support import DATA
 
 LONG = "the quick brown fox jumps over the lazy dog, "  # more than one chunk
 
@@ -329,7 +330,7 @@ def test_a_missing_tokenizer_is_asked_for(model_folder: Path, device: Device) ->
 
 
 def test_a_program_that_is_no_language_model_says_so(device: Device) -> None:
-    data = Path(__file__).parents[1] / "data" / "dyn_rms.pte"
+    data = DATA / "dyn_rms.pte"
     with pytest.raises(pteron.UnsupportedError, match=r"forward\(tokens \[1, S\], input_pos \[1\]\)"):
         pteron.llm.load(data, device=device, tokenizer=Tokenizer(tokenizer_json()))
 

@@ -11,7 +11,7 @@ from typing import Any
 from pteron.pte import schema
 from pteron.pte.file import ProgramFile
 from pteron.pte.writer import write_pte
-from tests.exporting import vulkan_partitioner
+from tests.support.export import vulkan_partitioner
 
 WIDTH, HEADS, KV_HEADS, HEAD, HIDDEN = 64, 4, 2, 16, 96
 MAX_LENGTH, CONTEXT = 16, 96

@@ -13,9 +13,9 @@ import torch
 
 import pteron
 from pteron.gpu.wgpu.device import Device
-from tests.dynamic_shape.replay import poison
-from tests.exporting import export
 from tests.models.zoo import Bert, length
+from tests.support.export import export
+from tests.support.replay import poison
 
 SENTENCES = [
     "a man is playing the guitar",

@@ -8,9 +8,9 @@ import torch
 
 import pteron
 from pteron.gpu.wgpu.device import Device
-from tests.dynamic_shape.replay import poison
-from tests.exporting import export
 from tests.models.zoo import MODELS, Model
+from tests.support.export import export
+from tests.support.replay import poison
 
 CASES = [
     pytest.param(model, partitioner, id=f"{name}-{'delegated' if partitioner else 'alone'}")

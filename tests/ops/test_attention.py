@@ -12,7 +12,7 @@ import torch
 
 from pteron.errors import InputError
 from pteron.gpu.wgpu.device import Device
-from tests.ops.rules import OneNode, Sym, check_rule, compare
+from tests.support.rules import OneNode, Sym, check_rule, compare
 
 TYPES = [torch.float32, torch.float16]
 

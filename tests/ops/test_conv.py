@@ -13,9 +13,9 @@ from torch.export import Dim
 import pteron
 from pteron.errors import InputError
 from pteron.gpu.wgpu.device import Device
-from tests.exporting import export
-from tests.ops.exports import check_export
-from tests.ops.rules import check_rule
+from tests.support.export import export
+from tests.support.exports import check_export
+from tests.support.rules import check_rule
 
 convolution = torch.ops.aten.convolution.default
 

@@ -13,8 +13,8 @@ import torch
 from torch.nn import functional
 
 from pteron.gpu.wgpu.device import Device
-from tests.ops.programs import check_program
-from tests.ops.rules import OneNode, check_rule
+from tests.support.programs import check_program
+from tests.support.rules import OneNode, check_rule
 
 INF, NAN = math.inf, math.nan
 

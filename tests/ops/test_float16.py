@@ -9,8 +9,8 @@ import torch
 from torch.nn import functional
 
 from pteron.gpu.wgpu.device import Device
-from tests.ops.programs import check_program
-from tests.ops.rules import Sym, check_rule
+from tests.support.programs import check_program
+from tests.support.rules import Sym, check_rule
 
 
 class Everything(torch.nn.Module):

@@ -15,9 +15,9 @@ from torch.nn import functional
 import pteron
 from pteron.errors import InputError
 from pteron.gpu.wgpu.device import Device
-from tests.exporting import export
-from tests.ops.exports import check_export
-from tests.ops.rules import check_rule
+from tests.support.export import export
+from tests.support.exports import check_export
+from tests.support.rules import check_rule
 
 aten = torch.ops.aten
 HALF, INT, BYTE = torch.float16, torch.int32, torch.int8

@@ -12,8 +12,8 @@ import torch
 
 from pteron.errors import InputError
 from pteron.gpu.wgpu.device import Device
-from tests.ops.programs import check_program
-from tests.ops.rules import OneNode, check_rule
+from tests.support.programs import check_program
+from tests.support.rules import OneNode, check_rule
 
 TYPES = [torch.float32, torch.float16, torch.int32, torch.int8, torch.bool]
 

@@ -12,8 +12,8 @@ import torch
 
 from pteron.errors import InputError
 from pteron.gpu.wgpu.device import Device
-from tests.ops.programs import check_program
-from tests.ops.rules import Fixed, OneNode, check_rule
+from tests.support.programs import check_program
+from tests.support.rules import Fixed, OneNode, check_rule
 
 # One, few and many, multiples of four and not, so that every kernel takes its turn.
 LIVES = (36, 5, 8, 1, 33, 16, 3)

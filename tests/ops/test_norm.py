@@ -13,9 +13,9 @@ from torch.export import Dim
 import pteron
 from pteron.errors import InputError
 from pteron.gpu.wgpu.device import Device
-from tests.exporting import export
-from tests.ops.exports import check_export
-from tests.ops.rules import Fixed, Sym, check_rule
+from tests.support.export import export
+from tests.support.exports import check_export
+from tests.support.rules import Fixed, Sym, check_rule
 
 aten = torch.ops.aten
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}

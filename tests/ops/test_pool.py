@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from pteron.errors import UnsupportedError
 from pteron.gpu.wgpu.device import Device
-from tests.ops.exports import check_export
-from tests.ops.rules import check_rule
+from tests.support.exports import check_export
+from tests.support.rules import check_rule
 
 aten = torch.ops.aten
 HALF, INT = torch.float16, torch.int32

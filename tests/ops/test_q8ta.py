@@ -13,8 +13,8 @@ from torch.export import Dim
 
 from pteron.errors import UnsupportedError
 from pteron.gpu.wgpu.device import Device
-from tests.ops.exports import check_export
-from tests.ops.rules import OneNode, check_rule
+from tests.support.exports import check_export
+from tests.support.rules import OneNode, check_rule
 
 et_vk = torch.ops.et_vk
 qd = torch.ops.quantized_decomposed

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from pteron.gpu.wgpu.device import Device
-from tests.ops.exports import check_export
-from tests.ops.rules import check_rule
+from tests.support.exports import check_export
+from tests.support.rules import check_rule
 
 qd = torch.ops.quantized_decomposed
 ao = torch.ops.torchao

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from pteron.gpu.wgpu.device import Device
-from tests.ops.programs import check_program
-from tests.ops.rules import check_rule
+from tests.support.programs import check_program
+from tests.support.rules import check_rule
 
 Make = Callable[[int], list[Any]]
 

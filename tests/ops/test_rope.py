@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pteron.gpu.wgpu.device import Device
-from tests.ops.rules import Sym, check_rule
+from tests.support.rules import Sym, check_rule
 
 POSITIONS = 24
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pteron.gpu.wgpu.device import Device
-from tests.ops.rules import Fixed, check_rule
+from tests.support.rules import Fixed, check_rule
 
 
 @pytest.mark.parametrize("width", [2048, 36, 20, 45])

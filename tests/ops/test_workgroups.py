@@ -12,7 +12,7 @@ from torch import Tensor
 from pteron.gpu.wgpu.device import Device
 from pteron.ops import workgroups
 from tests.ops import test_conv, test_q8ta
-from tests.ops.rules import check_rule
+from tests.support.rules import check_rule
 
 LIVES = (70, 17, 64, 70)  # rows: more than teams take, a part of a tile, one and more
 

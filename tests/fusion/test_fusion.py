@@ -1,0 +1,333 @@
+"""Fused graphs: fewer dispatches, the same numbers, at every live shape."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import pteron
+from pteron.fusion import PASSES, fuse, sibling_linears
+from pteron.fusion.chains import compose
+from pteron.gpu.weights import Weights
+from pteron.gpu.wgpu.device import Device
+from pteron.ir.dtypes import DType
+from pteron.ir.values import Tensor
+from tests.conftest import Once
+from tests.support.replay import poison
+from tests.support.sketch import Sketch, live, shape_of
+
+WIDTH = 24
+
+
+class Block(nn.Module):
+    """A residual sum that is normed and used again, a gated unit, and a chain with broadcasting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(0.5, 1.5, WIDTH))
+        self.scale = nn.Parameter(torch.linspace(-1, 1, WIDTH))
+
+    def forward(
+        self, x: torch.Tensor, y: torch.Tensor, row: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        total = x + y
+        normed = total * torch.rsqrt((total * total).mean(-1, keepdim=True) + 1e-5) * self.weight
+        gated = torch.sigmoid(normed) * normed * y
+        return total + gated, torch.tanh(gated * self.scale + row).abs() / 2.0
+
+
+def inputs(length: int) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(length)
+    x, y = (torch.randn(2, length, WIDTH, generator=generator) for _ in range(2))
+    return x, y, torch.randn(1, WIDTH, generator=generator)
+
+
+@pytest.fixture
+def program(exported: Callable[..., bytes]) -> bytes:
+    def arguments() -> tuple[Any, ...]:
+        length = torch.export.Dim("length", min=1, max=16)
+        return Block(), inputs(16), ({1: length}, {1: length}, None)
+
+    return exported("fusion", arguments)
+
+
+@pytest.mark.parametrize("passes", [None, (), *((name,) for name in PASSES)], ids=str)
+def test_any_choice_of_passes_gives_torchs_numbers(program: bytes, device: Device, passes: Any) -> None:
+    model = Block()
+    with pteron.load(program, device=device, fuse=passes) as loaded:
+        method = loaded.method()
+        for length in (16, 3, 1, 16, 7):
+            poison(method)
+            got = method(*inputs(length))
+            with torch.no_grad():
+                want = model(*inputs(length))
+            for g, w in zip(got, want, strict=True):
+                assert g.shape == tuple(w.shape)
+                np.testing.assert_allclose(g, w.numpy(), atol=1e-5, rtol=1e-4)
+
+
+def test_fusing_leaves_fewer_nodes(program: bytes, device: Device) -> None:
+    def names(passes: Any) -> Counter[str]:
+        with pteron.load(program, device=device, fuse=passes) as loaded:
+            return Counter(node.name for node in loaded.method().graph.nodes)
+
+    apart, together = names(()), names(None)
+    assert together["pteron.chain"] == 2
+    assert together["pteron.add_rms_norm"] == 1
+    assert "et_vk.rms_norm.default" not in together
+    assert together.total() < apart.total() - 4
+
+
+def test_a_chain_is_as_long_as_its_inputs_allow() -> None:
+    s = Sketch()
+    xs = [s.input(4, 8) for _ in range(6)]
+    y = xs[0]
+    for x in xs[1:]:
+        y = s.add("aten.mul.Tensor", y, x, shape=(4, 8))
+    graph = fuse(s.finish(y))
+    assert [len(set(node.reads)) for node in graph.nodes] == [3, 4]
+    assert [node.index for node in graph.nodes] == [0, 1]
+
+
+def test_what_others_read_is_kept() -> None:
+    s = Sketch()
+    x = s.input(4)
+    a = s.add("aten.tanh.default", x, shape=(4,))
+    b = s.add("aten.exp.default", a, shape=(4,))
+    graph = fuse(s.finish(a, b))
+    assert [node.name for node in graph.nodes] == ["aten.tanh.default", "aten.exp.default"]
+
+
+def test_integers_and_state_stay_out_of_chains() -> None:
+    s = Sketch()
+    x = s.input(4, dtype=DType.int32)
+    a = s.add("aten.abs.default", x, shape=(4,), dtype=DType.int32)
+    b = s.add("aten.neg.default", a, shape=(4,), dtype=DType.int32)
+    cache = s.constant(4)
+    c = s.add("aten.tanh.default", cache, shape=(4,))
+    s.node("pteron.write_back", [c, cache, None], "sketch")
+    d = s.add("aten.exp.default", cache, shape=(4,))
+    s.graph.states = [cache]
+    names = [node.name for node in s.finish(b, d).nodes]
+    assert [node.name for node in fuse(s.graph).nodes] == names
+
+
+def test_a_chain_takes_the_shape_of_its_inputs_together() -> None:
+    s = Sketch()
+    a, b = s.input(1, 8), s.input(9, 8)
+    c = s.add("aten.tanh.default", a, shape=(1, 8))
+    d = s.add("aten.add.Tensor", c, b, 1, shape=(9, 8))
+    swept = live(fuse(s.finish(d)))
+    swept.resize({b.id: (5, 8)})
+    assert shape_of(swept, d) == (5, 8)
+
+
+def test_a_residual_that_broadcasts_is_added_apart() -> None:
+    s = Sketch()
+    a, b, weight = s.input(4, 8), s.input(4, 8), s.constant(8)
+    total = s.add("aten.add.Tensor", a, b, 1, shape=(4, 8))
+    y = s.add("et_vk.rms_norm.default", total, weight, 1e-5, shape=(4, 8))
+    swept = live(fuse(s.finish(total, y)))
+    assert swept.plans[0] is not None and swept.plans[0].route == "together"
+    swept.resize({a.id: (1, 8)})
+    assert swept.plans[0].route == "apart"
+    assert shape_of(swept, y) == (4, 8)
+
+
+def test_a_chain_is_made_of_its_operators_own_functions() -> None:
+    steps = (("aten.sigmoid.default", ("$0",)), ("aten.add.Tensor", ("%0", "$1", 2)))
+    code = compose(steps)
+    assert "let t0 = step0(a);" in code
+    assert "let t1 = step1(t0, b);" in code
+    assert "f32(2.0)" in code
+
+
+class Product(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.randn(24, 36, generator=torch.Generator().manual_seed(1)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.matrix
+
+
+def test_a_constant_matrix_becomes_a_weight(device: Device, exported: Callable[..., bytes]) -> None:
+    def arguments() -> tuple[Any, ...]:
+        return Product(), (torch.zeros(9, 24),), ({0: torch.export.Dim("rows", min=1, max=9)},)
+
+    with pteron.load(exported("product", arguments), device=device) as program:
+        method = program.method()
+        assert [node.name for node in method.graph.nodes] == ["aten.linear.default"]
+        for rows in (9, 1, 4):
+            poison(method)
+            x = torch.randn(rows, 24)
+            np.testing.assert_allclose(method(x), Product()(x).detach(), atol=1e-5, rtol=1e-5)
+
+
+class Siblings(nn.Module):
+    """Linears of one input, and a sum over them that reads all."""
+
+    def __init__(self, widths: tuple[int, ...], bias: bool) -> None:
+        super().__init__()
+        torch.manual_seed(len(widths))
+        self.layers = nn.ModuleList(nn.Linear(64, width, bias=bias) for width in widths)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x = torch.tanh(x)
+        outs = [layer(x) for layer in self.layers]
+        return (*outs, torch.exp(outs[0]))
+
+
+WITHOUT_SIBLINGS = [name for name in PASSES if name != "sibling_linears"]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("widths", "left"), [((64, 132), 1), ((32, 8, 64), 1), ((64, 32, 32, 96, 8), 2)])
+def test_4bit_siblings_are_one_product(
+    device: Device, once: Once, widths: tuple[int, ...], left: int, bias: bool
+) -> None:
+    def make(folder: Path) -> None:
+        rows = {"x": {1: torch.export.Dim("rows", min=1, max=19)}}
+        example = (torch.zeros(2, 19, 64),)
+        done = pteron.export(Siblings(widths, bias), example, dynamic_shapes=rows, quantize="4bit")
+        done.save(folder / "program.pte")
+
+    path = once(f"siblings/{widths}-{bias}", make) / "program.pte"
+    with (
+        pteron.load(path, device=device) as together,
+        pteron.load(path, device=device, fuse=WITHOUT_SIBLINGS) as apart,
+    ):
+        names = Counter(node.name for node in together.method().graph.nodes)
+        assert names["pteron.linears_q4gsw"] == left
+        assert not names["et_vk.linear_q4gsw.default"]
+        for rows in (19, 1, 3, 8, 19):
+            poison(together.method())
+            x = torch.randn(2, rows, 64)
+            for got, want in zip(together(x), apart(x), strict=True):
+                np.testing.assert_array_equal(got, want)
+        assert together._weights.nbytes == apart._weights.nbytes
+
+
+@pytest.mark.parametrize(("widths", "bias"), [((64, 132, 8), False), ((32, 8), True)])
+def test_siblings_are_one_product(
+    device: Device, exported: Callable[..., bytes], widths: tuple[int, ...], bias: bool
+) -> None:
+    model = Siblings(widths, bias)
+
+    def arguments() -> tuple[Any, ...]:
+        return model, (torch.zeros(2, 19, 64),), ({1: torch.export.Dim("rows", min=1, max=19)},)
+
+    program = exported(f"siblings_{len(widths)}", arguments)
+    with pteron.load(program, device=device) as together:
+        method = together.method()
+        names = Counter(node.name for node in method.graph.nodes)
+        assert names["pteron.linears"] == 1
+        assert not names["aten.linear.default"]
+        for rows in (19, 1, 3, 8, 19):
+            poison(method)
+            x = torch.randn(2, rows, 64)
+            with torch.no_grad():
+                want = model(x)
+            for g, w in zip(method(x), want, strict=True):
+                np.testing.assert_allclose(g, w, atol=1e-5, rtol=1e-4)
+
+
+def linears_q4(s: Sketch, *groups: int, depth: int = 64, columns: int = 8) -> tuple[Tensor, list[Tensor]]:
+    """A 4-bit linear for each size of groups, all of one input."""
+    x = s.input(4, depth)
+    outs = []
+    for group in groups:
+        weights = s.constant(columns, depth // 2, dtype=DType.uint8)
+        scales = s.constant(depth // group, columns)
+        outs.append(s.add(Q4, x, weights, scales, group, None, shape=(4, columns)))
+    return x, outs
+
+
+Q4 = "et_vk.linear_q4gsw.default"
+
+
+def test_siblings_are_joined_in_the_place_of_the_first() -> None:
+    s = Sketch()
+    _, (a, b) = linears_q4(s, 32, 32)
+    c = s.add("aten.tanh.default", b, shape=(4, 8))
+    graph = fuse(s.finish(a, c))
+    assert [node.name for node in graph.nodes] == ["pteron.linears_q4gsw", "aten.tanh.default"]
+    assert graph.nodes[0].writes == (a, b)
+    assert graph.nodes[0].origin.count(Q4) == 2
+
+
+@pytest.mark.parametrize(
+    ("groups", "names"),
+    [
+        ((32, 64), [Q4, Q4]),
+        ((32, 64, 32), ["pteron.linears_q4gsw", Q4]),
+        ((32,) * 4, ["pteron.linears_q4gsw", Q4]),
+        ((32,) * 5, ["pteron.linears_q4gsw", "pteron.linears_q4gsw"]),
+    ],
+)
+def test_only_linears_of_a_kind_are_siblings(groups: tuple[int, ...], names: list[str]) -> None:
+    s = Sketch()
+    _, outs = linears_q4(s, *groups)
+    assert [node.name for node in fuse(s.finish(*outs)).nodes] == names
+
+
+def test_linears_of_another_input_or_of_ragged_columns_stay_apart() -> None:
+    s = Sketch()
+    outs = [out for _ in range(2) for out in linears_q4(s, 32)[1]] + linears_q4(s, 32, 32, columns=6)[1]
+    assert [node.name for node in fuse(s.finish(*outs)).nodes] == [Q4] * 4
+
+
+def test_what_changes_between_siblings_keeps_them_apart() -> None:
+    s = Sketch()
+    x, _ = linears_q4(s, 32)
+    s.node("pteron.write_back", [s.input(4, 64), x, None], "sketch")
+    weights, scales = s.constant(8, 32, dtype=DType.uint8), s.constant(2, 8)
+    last = s.add(Q4, x, weights, scales, 32, None, shape=(4, 8))
+    assert [node.name for node in fuse(s.finish(last)).nodes] == [Q4, "pteron.write_back", Q4]
+
+
+def test_a_weight_that_others_read_is_not_joined() -> None:
+    """An embedding's table is often the output head's weight as well: joined, it would be there twice."""
+    s = Sketch()
+    _, outs = linears_q4(s, 32, 32)
+    weights, scales = s.graph.nodes[0].args[1], s.constant(8, 2)
+    assert isinstance(weights, Tensor)
+    table = s.tensor(weights.dtype, weights.max_shape, "table", weights.constant)
+    tokens = s.input(3, dtype=DType.int32)
+    row = s.add("et_vk.embedding_q4gsw.default", table, scales, 32, tokens, True, shape=(3, 64))
+    assert [node.name for node in fuse(s.finish(*outs, row)).nodes][:2] == [Q4, Q4]
+
+
+def test_joined_weights_are_not_larger_than_a_device_can_bind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sibling_linears, "LARGEST_NBYTES", 2 * 8 * 32)
+    s = Sketch()
+    _, outs = linears_q4(s, 32, 32, 32, 32)
+    assert [len(node.writes) for node in fuse(s.finish(*outs)).nodes] == [2, 2]
+
+
+def test_methods_share_what_is_joined(device: Device) -> None:
+    s = Sketch()
+    _, outs = linears_q4(s, 32, 32)
+    graph = s.finish(*outs)
+    weights = Weights(device)
+    (one,), (other,) = fuse(graph).nodes, fuse(graph).nodes
+    for position in (1, 2):
+        a, b = one.args[position], other.args[position]
+        assert isinstance(a, Tensor) and isinstance(b, Tensor) and a is not b
+        assert weights.buffer(a) is weights.buffer(b)
+    assert weights.nbytes == 2 * (8 * 32 + 2 * 8 * 4)
+    weights.close()
+
+
+def test_an_unknown_pass_is_named() -> None:
+    with pytest.raises(
+        ValueError, match="there is no fusion pass 'chain'; there are linear_weights, sibling_linears"
+    ):
+        fuse(Sketch().finish(), ["chain"])

@@ -1,0 +1,242 @@
+"""Profiling: every kernel's time, the work it stands for, and a device that is afterwards as before."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import pteron
+import pteron.ops
+from pteron.cli.app import app
+from pteron.gpu.wgpu import timing
+from pteron.ir import op as registry
+from pteron.ir.dtypes import DType
+from pteron.ir.values import Constant, Node, SymInt, Tensor, values_in
+from pteron.measure.profile import profile, trace
+from pteron.measure.workload import workload
+from tests.support import DATA
+
+RMS, ATTENTION, EMBEDDING = (DATA / f"{name}.pte" for name in ("dyn_rms", "sdpa_dyn", "emb_dyn"))
+
+
+def random_inputs(method, length):
+    generator = np.random.default_rng(3)
+    for info in method.inputs:
+        shape = [length if d in info.dynamic_dims else n for d, n in enumerate(info.max_shape)]
+        yield generator.standard_normal(shape).astype(info.dtype)
+
+
+@pytest.fixture(scope="module")
+def method(device):
+    with pteron.load(ATTENTION, device=device) as program:
+        yield program.method()
+
+
+@pytest.fixture
+def timestamps(device):
+    if not timing.has_timestamps(device):
+        pytest.skip("the adapter has no timestamp queries")
+
+
+def test_every_kernel_of_the_call_is_timed(method, timestamps):
+    inputs = list(random_inputs(method, 5))
+    found = profile(method, inputs, repeat=3)
+    launched = list(method._executor.launched())
+    assert [n.index for n in found.nodes] == list(dict.fromkeys(index for index, _ in launched))
+    kernels = [d.kernel for n in found.nodes for d in n.dispatches]
+    assert kernels == [launch.site.kernel.name for _, launch in launched]
+    assert all(d.seconds > 0 for n in found.nodes for d in n.dispatches)
+    assert found.gpu_seconds == pytest.approx(sum(n.seconds for n in found.nodes))
+    assert found.gpu_seconds < 60 and found.host.wall > 0 and found.cpu_seconds > 0
+    attention = next(n for n in found.nodes if n.op == "sdpa_with_kv_cache.default")
+    assert attention.reads[0] == attention.writes[0] == (1, 5, 8, 16)  # live, not the largest
+
+
+def test_times_belong_to_the_kernels_that_they_are_given_for(method, timestamps, monkeypatch):
+    count = len(list(method._executor.launched()))
+    spans = [timing.Span(100.0 * i, 100.0 * i + i + 1) for i in range(count)]  # kernel i takes i + 1 ns
+    monkeypatch.setattr(timing.Stopwatch, "read", lambda watch: spans)
+    nodes = profile(method, list(random_inputs(method, 5)), repeat=3).nodes
+    took = [d.seconds for n in nodes for d in n.dispatches]
+    assert took == pytest.approx([1e-9 * (i + 1) for i in range(count)])
+    assert [n.seconds for n in nodes] == pytest.approx([sum(d.seconds for d in n.dispatches) for n in nodes])
+
+
+def test_operators_sum_up_their_nodes(method, timestamps):
+    found = profile(method, list(random_inputs(method, 7)), repeat=1)
+    by_op = {o.op: o for o in found.by_op()}
+    assert sum(o.nodes for o in by_op.values()) == len(found.nodes)
+    assert sum(o.seconds for o in by_op.values()) == pytest.approx(found.gpu_seconds)
+    assert by_op["pteron.cast"].nodes == 2
+    costs = [o.seconds for o in found.by_op()]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_a_profiled_method_is_afterwards_as_before(method, device):
+    inputs = list(random_inputs(method, 4))
+    before = method(*inputs)
+    held = device.allocated_nbytes
+    profile(method, inputs, repeat=1)
+    assert device.record is None
+    assert device.allocated_nbytes == held
+    method.reset()
+    for one, other in zip(before, method(*inputs), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_failed_call_takes_the_stopwatch_away(method, device):
+    with pytest.raises(pteron.InputError):
+        profile(method, [np.zeros((1, 999, 8, 16), np.float32)] * 5)
+    with pytest.raises(ZeroDivisionError), timing.stopwatch(device, per_dispatch=False):
+        assert device.record is not None
+        raise ZeroDivisionError
+    assert device.record is None
+
+
+def test_queries_beyond_one_set(device, timestamps, monkeypatch):
+    monkeypatch.setattr(timing, "QUERIES_PER_SET", 32)  # whole multiples of 256 bytes, as a resolve wants
+    source = """
+@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+@compute @workgroup_size(1) fn main() { x[0] = x[0] + 1u; }
+"""
+    pipeline = device.pipeline(source, "count", ["read_write"])
+    buffer, staging = device.storage(16, "count"), device.staging(16, "count")
+    group = device.bind_group(pipeline, [(buffer, 0, 16)], "count")
+    with timing.stopwatch(device, per_dispatch=True) as watch:
+        for count in (40, 3, 100):
+            device.clear(buffer)
+            device.run(
+                (), [device.command(pipeline, group, (1, 1, 1))] * count, [(buffer, 0, staging, 0, 16)]
+            )
+            with device.mapped(staging, 16) as data:
+                assert int.from_bytes(bytes(data[:4]), "little") == count
+            spans = watch.read()
+            assert len(spans) == count
+            assert all(0 < span.begin <= span.end for span in spans)
+            begins = [span.begin for span in spans]
+            assert begins == sorted(begins) and len(set(begins)) == count
+    device.free(buffer)
+    device.free(staging)
+
+
+def test_without_timestamps_the_host_is_all_there_is(method, monkeypatch):
+    monkeypatch.setattr("pteron.measure.profile.has_timestamps", lambda device: False)
+    found = profile(method, list(random_inputs(method, 4)), repeat=1)
+    assert not found.has_timestamps and found.gpu_seconds is None
+    assert all(n.seconds is None for n in found.nodes) and found.host.wall > 0
+    assert [e["name"] for e in trace(found)["traceEvents"] if e["ph"] == "X"] == [
+        "prepare",
+        "encode",
+        "wait and read back",
+    ]
+    result = CliRunner().invoke(app, ["profile", str(RMS)])
+    assert "no timestamp queries" in result.stdout and result.exit_code == 0
+
+
+# -- the command ------------------------------------------------------------------------------------
+
+
+def told(*arguments):
+    result = CliRunner().invoke(app, ["profile", *map(str, arguments), "--json"])
+    assert result.exit_code == 0, (result.stdout, result.stderr)
+    return json.loads(result.stdout)
+
+
+def test_the_command_profiles_at_a_live_shape(timestamps):
+    small = told(ATTENTION, "--live", 3, "--random", "--repeat", 2)
+    assert small["calls"] == 2 and small["timestamps"]
+    node = next(n for n in small["nodes"] if n["op"].startswith("sdpa"))
+    assert node["reads"][:2] == [[1, 3, 8, 16], [1, 3, 2, 16]]
+    assert node["flops"] == 4 * 8 * 16 * (1 + 2 + 3)
+    named = told(
+        ATTENTION, "--live", 3, "-s", "input0=1,2,8,16", "-s", "input1=1,2,2,16", "-s", "input2=1,2,2,16"
+    )
+    assert next(n for n in named["nodes"] if n["op"].startswith("sdpa"))["reads"][0] == [1, 2, 8, 16]
+    assert small["seconds"]["gpu"] == pytest.approx(sum(n["seconds"] for n in small["nodes"]))
+
+
+def test_the_command_shows_tables():
+    result = CliRunner().invoke(app, ["profile", str(ATTENTION), "--live", "3", "--top", "2"])
+    assert "and 3 more nodes" in result.stdout and "1×3×8×16" in result.stdout
+    assert "GFLOP/s" in result.stdout
+    by_op = CliRunner().invoke(app, ["profile", str(ATTENTION), "--by", "op"]).stdout
+    assert "live shapes" not in by_op and "sdpa_with_kv_cache" in by_op
+    by_node = CliRunner().invoke(app, ["profile", str(ATTENTION), "--by", "node"]).stdout
+    assert "live shapes" in by_node and "operator  " not in by_node
+
+
+def test_the_trace_is_a_timeline(tmp_path, timestamps):
+    out = tmp_path / "trace.json"
+    told(ATTENTION, "--trace", out)
+    events = json.loads(out.read_text())["traceEvents"]
+    slices = [e for e in events if e["ph"] == "X"]
+    host, gpu = ([e for e in slices if e["tid"] == thread] for thread in (1, 2))
+    assert [e["name"] for e in host] == ["prepare", "encode", "wait and read back"]
+    for one, following in itertools.pairwise(host):
+        assert one["ts"] + one["dur"] == pytest.approx(following["ts"])
+    assert len(gpu) == 7 and all(e["dur"] > 0 for e in gpu)
+    assert gpu[0]["ts"] == pytest.approx(host[2]["ts"])
+    assert {e["args"]["name"] for e in events if e["name"] == "thread_name"} == {"host", "GPU"}
+
+
+# -- how much work --------------------------------------------------------------------------------
+
+
+class Hand:
+    """A node made by hand, and its live shapes."""
+
+    def __init__(self):
+        self.values, self.live = [], []
+
+    def tensor(self, shape, dtype=DType.float32, constant=False):
+        data = Constant(memoryview(b""), dtype.label) if constant else None
+        self.values.append(Tensor(len(self.values), dtype, shape, f"v{len(self.values)}", data))
+        self.live.append(shape)
+        return self.values[-1]
+
+    def integer(self, value):
+        self.values.append(SymInt(len(self.values), "n"))
+        self.live.append(value)
+        return self.values[-1]
+
+    def work(self, name, *args):
+        spec = registry.find(name)
+        bound = spec.bind(list(args))
+        reads = tuple(v for a in bound[:-1] for v in values_in(a))
+        node = Node(0, name, spec, bound, reads, tuple(values_in(bound[-1])), (), "test")
+        return workload(node, self.live)
+
+
+def test_a_linear_multiplies_and_adds():
+    hand = Hand()
+    x, w, y = hand.tensor((3, 8)), hand.tensor((5, 8), constant=True), hand.tensor((3, 5))
+    found = hand.work("aten.linear.default", x, w, None, y)
+    assert (found.flops, found.nbytes) == (2 * 3 * 5 * 8, 4 * (24 + 40 + 15))
+
+
+def test_an_added_product_does_not_count_what_is_added_as_a_factor():
+    hand = Hand()
+    c, a, b, y = (hand.tensor(s) for s in ((5,), (3, 8), (8, 5), (3, 5)))
+    assert hand.work("aten.addmm.default", c, a, b, 1, 1, y).flops == 2 * 3 * 5 * 8
+
+
+def test_attention_counts_the_keys_that_are_seen():
+    hand = Hand()
+    q, k, v = hand.tensor((1, 2, 8, 16)), hand.tensor((1, 2, 2, 16)), hand.tensor((1, 2, 2, 16))
+    keys, values = hand.tensor((1, 64, 2, 16)), hand.tensor((1, 64, 2, 16))
+    y = hand.tensor((1, 2, 8, 16))
+    position = hand.integer(10)
+    found = hand.work(
+        "sdpa_with_kv_cache.default", q, k, v, keys, values, position, 2, None, 0.0, True, None, y
+    )
+    assert found.flops == 4 * 8 * 16 * (11 + 12)
+    assert found.nbytes == 4 * (2 * 256 + 2 * 64 + 2 * 12 * 32)  # 12 of the 64 rows of each cache
+
+
+def test_a_lookup_reads_the_rows_it_takes():
+    hand = Hand()
+    table, indices = hand.tensor((1000, 16), constant=True), hand.tensor((3,), DType.int32)
+    found = hand.work("aten.embedding.default", table, indices, -1, False, False, hand.tensor((3, 16)))
+    assert (found.flops, found.nbytes) == (None, 4 * (48 + 3 + 48))

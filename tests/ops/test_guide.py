@@ -1,0 +1,46 @@
+"""The guide to adding an operator: its examples do what it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from pteron.gpu.wgpu.device import Device
+from pteron.ir import op
+from pteron.ops import kernel
+from tests.support.operators.docs import PATH
+from tests.support.rules import check_rule
+
+GUIDE = PATH.parent / "adding-an-operator.md"
+
+
+@pytest.fixture
+def guide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What the guide adds, added; and taken away again."""
+    text = GUIDE.read_text("utf-8")
+    (wgsl,) = re.findall(r"```wgsl\n(.*?)```", text, re.DOTALL)
+    read = kernel._read
+    monkeypatch.setattr(kernel, "_read", lambda name: wgsl if name == "roll" else read(name))
+    monkeypatch.setattr(op, "_REGISTRY", op.registered())
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, str(GUIDE), "exec", dont_inherit=True), {})
+    yield
+    kernel._parse.cache_clear()
+    kernel._flags.cache_clear()
+
+
+def test_the_elementwise_example(guide: None, device: Device) -> None:
+    make = lambda n: [torch.randn(n, 1, 3), torch.randn(5, 3)]  # noqa: E731
+    check_rule(device, "aten.logaddexp.default", make, torch.logaddexp)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.int8, torch.bool])
+def test_the_ordinary_example(guide: None, device: Device, dtype: torch.dtype) -> None:
+    def make(n: int) -> list[Any]:
+        return [torch.arange(3 * n).reshape(3, n).to(dtype), (2,), (-1,)]
+
+    check_rule(device, "aten.roll.default", make, torch.roll)

@@ -1,0 +1,167 @@
+"""Kernels for other devices than this one: whichever routes a device takes, the numbers are the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pteron.gpu.wgpu.device import Device
+from pteron.ir.dispatch import HALF, SUBGROUP, Route
+from pteron.plan.routes import usable_routes
+from tests.support.rules import Fixed, Sym, check_rule
+
+
+def quantised(columns: int, depth: int, group: int) -> tuple[torch.Tensor, ...]:
+    """Packed 4-bit weights, their scales, and the weight they stand for."""
+    generator = torch.Generator().manual_seed(columns)
+    nibbles = torch.randint(0, 16, (columns, depth), generator=generator, dtype=torch.uint8)
+    scales = torch.rand(depth // group, columns, generator=generator) + 0.5
+    weight = (nibbles.float() - 8) * scales.T.repeat_interleave(group, dim=1)
+    return nibbles[:, ::2] | (nibbles[:, 1::2] << 4), scales, weight
+
+
+@pytest.mark.parametrize(
+    ("depth", "columns", "group", "lives"),
+    [
+        (64, 130, 32, (67, 1, 8, 3, 19, 67)),
+        (72, 5, 24, (19, 1, 8, 3, 19)),
+        (16, 64, 8, (19, 1, 8, 3, 19)),
+        (576, 70, 64, (67, 1, 8, 3, 19, 67)),
+        (24, 518, 8, (1030, 9, 1014)),  # enough for large tiles
+    ],
+)
+@pytest.mark.parametrize("biased", [False, True])
+def test_linear_q4(
+    routed: Device, depth: int, columns: int, group: int, lives: tuple[int, ...], biased: bool
+) -> None:
+    packed, scales, weight = quantised(columns, depth, group)
+    bias = torch.linspace(-1, 1, columns) if biased else None
+
+    def product(x: torch.Tensor, *rest: Any) -> torch.Tensor:
+        return torch.nn.functional.linear(x, weight, bias)
+
+    check_rule(
+        routed,
+        "et_vk.linear_q4gsw.default",
+        lambda n: [torch.randn(n, depth), packed, scales, group, bias],
+        product,
+        lives,
+        rtol=1e-4,
+        atol=1e-3,
+    )
+
+
+@pytest.mark.parametrize(("widths", "biased"), [((64, 132), False), ((4, 64, 8), True)])
+@pytest.mark.parametrize("depth", [72, 13])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_sibling_linears(
+    routed: Device, widths: tuple[int, ...], depth: int, biased: bool, dtype: torch.dtype
+) -> None:
+    weight = torch.randn(sum(widths), depth, dtype=dtype)
+    bias = torch.linspace(-1, 1, sum(widths), dtype=dtype) if biased else None
+
+    def products(x: torch.Tensor, *rest: Any) -> list[torch.Tensor]:
+        return list(torch.nn.functional.linear(x, weight, bias).split(widths, dim=-1))
+
+    check_rule(
+        routed,
+        "pteron.linears",
+        lambda n: [torch.randn(n, depth).to(dtype), Fixed(weight), Fixed(bias) if biased else None],
+        products,
+        (67, 1, 8, 19, 67),
+        rtol=1e-2 if dtype == torch.float16 else 1e-4,
+        atol=2e-2 if dtype == torch.float16 else 1e-4,
+    )
+
+
+@pytest.mark.parametrize(("widths", "biased"), [((64, 132), False), ((4, 64, 8), True)])
+@pytest.mark.parametrize(("depth", "group"), [(64, 32), (72, 24), (60, 20)])
+def test_sibling_linears_q4(
+    routed: Device, widths: tuple[int, ...], depth: int, group: int, biased: bool
+) -> None:
+    packed, scales, weight = quantised(sum(widths), depth, group)
+    bias = torch.linspace(-1, 1, sum(widths)) if biased else None
+
+    def products(x: torch.Tensor, *rest: Any) -> list[torch.Tensor]:
+        return list(torch.nn.functional.linear(x, weight, bias).split(widths, dim=-1))
+
+    check_rule(
+        routed,
+        "pteron.linears_q4gsw",
+        lambda n: [torch.randn(n, depth), packed, scales, group, bias],
+        products,
+        (67, 1, 8, 3, 67),
+        rtol=1e-4,
+        atol=1e-3,
+    )
+
+
+def attend_in_steps(q: Any, k: Any, v: Any, mask: Any) -> torch.Tensor:
+    """[B, H, S, D], where heads of q share heads of k; a mask of booleans, or one that is added."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1).float() for x in (k, v))
+    scores = q.float() @ k.mT / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype is torch.bool else scores + mask
+    return (torch.softmax(scores, -1) @ v).to(q.dtype)
+
+
+# Heads that fill a workgroup, that leave lanes over, the widest that fit into workgroup memory, and so many
+# that a context is cut into a few long chunks.
+@pytest.mark.parametrize(("heads", "width"), [(6, 32), (6, 64), (6, 20), (4, 96), (2, 256), (48, 8)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_attention_with_a_cache(routed: Device, heads: int, width: int, dtype: torch.dtype) -> None:
+    """Of many tokens and of few, at positions where chunks and tiles are full, cut short, and missing."""
+    shared, capacity = 2, 200
+    caches = [torch.randn(2, capacity, shared, width).to(dtype) for _ in range(2)]
+    positions = iter(starts := [0, 0, 199, 33, 64, 100, 150, 130, 195])
+
+    def make(n: int) -> list[Any]:
+        q = torch.randn(2, n, heads, width).to(dtype)
+        return [q, *caches, Sym(next(positions)), None, 0.0, True, None]
+
+    def attend(q: Any, k: Any, v: Any, start: int, *rest: Any) -> torch.Tensor:
+        seen = start + q.shape[1]
+        mask = torch.arange(seen) <= torch.arange(start, seen)[:, None]
+        return attend_in_steps(*(x[:, :seen].transpose(1, 2) for x in (q, k, v)), mask).transpose(1, 2)
+
+    lives = (70, 1, 7, 33, 1, 8, 70, 3)
+    assert len(starts) == len(lives) + 1
+    check_rule(routed, "custom_sdpa.default", make, attend, lives, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bool", "added"])
+@pytest.mark.parametrize("length", [3, 40], ids=lambda n: f"{n} queries")
+def test_attention_with_a_mask(routed: Device, length: int, kind: str) -> None:
+    """Rows that see a whole stretch of keys, none of a stretch, and barely anything at all."""
+
+    def make(n: int) -> list[Any]:
+        keys = 30 * n + 1
+        shown = torch.rand(2, 1, length, keys) < 0.5
+        shown[:, :, 0, : keys // 2] = False
+        shown[..., -1] = True
+        mask = torch.randn(2, 4, length, keys).masked_fill(~shown, -torch.inf) if kind == "added" else shown
+        if kind == "added":
+            mask[:, :, 1] = torch.finfo(torch.float32).min
+        q = torch.randn(2, 4, length, 24)
+        return [q, torch.randn(2, 2, keys, 24), torch.randn(2, 2, keys, 24), mask, None]
+
+    def attend(q: Any, k: Any, v: Any, mask: Any, scale: None) -> torch.Tensor:
+        return attend_in_steps(q, k, v, mask)
+
+    check_rule(routed, "et_vk.sdpa.default", make, attend, (4, 1, 2, 4), rtol=1e-4, atol=1e-5)
+
+
+def test_this_adapter_has_what_the_other_tests_ran_on(device: Device) -> None:
+    """Software adapters of eight lanes and real GPUs offer subgroups; if not, only half was tested."""
+    lanes = np.array([device._smallest_subgroup()]) if "subgroup" in device.features else np.array([0])
+    assert (SUBGROUP in device.route_features) == bool(lanes[0] >= 8)
+
+
+def test_a_route_may_need_several_features() -> None:
+    both = Route("both", [], needs=(SUBGROUP, HALF))
+    for offered, names in (((SUBGROUP,), ["plain"]), ((HALF,), ["plain"]), ((SUBGROUP, HALF), ["both"])):
+        node: Any = None  # asked for only where something is measured
+        usable = usable_routes(node, [both, Route("plain", [])], offered, None)
+        assert [route.name for route in usable] == names

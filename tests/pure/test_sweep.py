@@ -1,0 +1,289 @@
+"""The sweep: live shapes and SymInts through a graph, in one pass, all or nothing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pteron.errors import FormatError, InputError, PteronError, UnsupportedError
+from pteron.ir.values import Graph, Tensor
+from pteron.lower.instructions import check_order
+from pteron.plan.dynamic import dynamic_dims
+from pteron.plan.sweep import REMEMBERED_PLANS_PER_NODE
+from tests.support.sketch import Sketch, live, shape_of
+
+SIZES = st.lists(st.integers(0, 128), min_size=1, max_size=12)
+
+
+def residual() -> tuple[Graph, Tensor, Tensor]:
+    """x + sigmoid(tanh(x)): the sum's operands lie at different depths."""
+    s = Sketch()
+    x = s.input(1, 128, 8)
+    a = s.add("aten.tanh.default", x, shape=(1, 128, 8))
+    b = s.add("aten.sigmoid.default", a, shape=(1, 128, 8))
+    y = s.add("aten.add.Tensor", x, b, 1, shape=(1, 128, 8))
+    return s.finish(y), x, y
+
+
+@given(SIZES)
+def test_a_residual_sees_no_stale_operand(sizes: list[int]) -> None:
+    graph, x, y = residual()
+    swept = live(graph)
+    for size in sizes:
+        swept.resize({x.id: (1, size, 8)})
+        assert shape_of(swept, y) == (1, size, 8)
+
+
+def test_only_what_changed_is_planned_again() -> None:
+    s = Sketch()
+    x, z = s.input(128), s.input(64)
+    a = s.add("aten.tanh.default", x, shape=(128,))
+    b = s.add("aten.tanh.default", z, shape=(64,))
+    swept = live(s.finish(a, b))
+    assert swept.resize({x.id: (7,), z.id: (64,)}).nodes == [0]
+    assert swept.resize({x.id: (7,), z.id: (9,)}).nodes == [1]
+    assert not swept.resize({x.id: (7,), z.id: (9,)})
+
+
+def test_a_shape_seen_before_evaluates_no_rule() -> None:
+    graph, x, _ = residual()
+    swept = live(graph)
+    for size in (128, 64, 1):
+        swept.resize({x.id: (1, size, 8)})
+    visits = swept.visits
+    for size in (64, 128, 1, 64):
+        swept.resize({x.id: (1, size, 8)})
+    assert swept.visits == visits + 3, "only the largest shape, which load planned, is new to the memory"
+
+
+def test_nodes_that_differ_in_their_values_alone_are_planned_once() -> None:
+    s = Sketch()
+    x, tables = s.input(128, 8), [s.constant(n, 8) for n in (50, 50, 60)]
+    positions = [s.integer() for _ in tables]
+    rows = [
+        s.add("aten.slice_copy.Tensor", table, 0, position, None, 1, shape=table.max_shape)
+        for table, position in zip(tables, positions, strict=True)
+    ]
+    ys = [s.add("aten.tanh.default", x, shape=(128, 8)) for _ in range(3)]
+    zs = [s.add("aten.sigmoid.default", y, shape=(128, 8)) for y in ys]
+    swept = live(s.finish(*rows, *zs))
+    before = swept.visits
+    at = dict(zip([p.id for p in positions], (3, 3, 3), strict=True))
+    assert len(swept.resize({x.id: (7, 8), **at}).nodes) == 9
+    assert swept.visits == before + 4, "one tanh, one sigmoid, and the slices of each size of table"
+    assert [shape_of(swept, z) for z in zs] == [(7, 8)] * 3
+    assert [shape_of(swept, row) for row in rows] == [(47, 8), (47, 8), (57, 8)]
+    swept.resize({x.id: (7, 8), **at, positions[1].id: 9})
+    assert [shape_of(swept, row) for row in rows] == [(47, 8), (41, 8), (57, 8)]
+
+
+def test_a_plan_that_is_taken_over_guards_its_own_integers() -> None:
+    s = Sketch()
+    x = s.input(1, 4, 2, 8)
+    caches = [s.constant(1, 16, 2, 8) for _ in range(4)]
+    positions = [s.integer() for _ in range(2)]
+    outs = [
+        s.add(
+            "sdpa_with_kv_cache.default", x, x, x, *pair, at, None, None, 0.0, True, None, shape=(1, 4, 2, 8)
+        )
+        for pair, at in zip((caches[:2], caches[2:]), positions, strict=True)
+    ]
+    swept = live(s.finish(*outs))
+    first, second = (p.id for p in positions)
+    swept.resize({x.id: (1, 3, 2, 8), first: 13, second: 0})
+    with pytest.raises(InputError, match="14"):
+        swept.resize({x.id: (1, 3, 2, 8), first: 0, second: 14})
+    swept.resize({x.id: (1, 3, 2, 8), first: 0, second: 13})
+
+
+def test_a_value_that_comes_twice_is_not_two_values() -> None:
+    s = Sketch()
+    x, y = s.input(8), s.input(8)
+    twice = s.add("aten.add.Tensor", x, x, 1, shape=(8,))
+    sums = s.add("aten.add.Tensor", x, y, 1, shape=(8,))
+    scaled = s.add("aten.add.Tensor", x, y, 2, shape=(8,))
+    swept = live(s.finish(twice, sums, scaled))
+    swept.resize({x.id: (5,), y.id: (1,)})
+    plans = swept.plans
+    assert [shape_of(swept, v) for v in (twice, sums, scaled)] == [(5,)] * 3
+    assert plans[1] is not None and plans[2] is not None
+    assert plans[1].dispatches[0].params != plans[2].dispatches[0].params
+
+
+def test_remembered_plans_are_bounded() -> None:
+    graph, x, _ = residual()
+    swept = live(graph)
+    for size in range(1, 129):
+        swept.resize({x.id: (1, size, 8)})
+    assert max(len(memo) for memo in swept._memo) <= REMEMBERED_PLANS_PER_NODE
+
+
+def test_a_static_graph_is_left_alone() -> None:
+    graph, x, _ = residual()
+    swept = live(graph)
+    visits = swept.visits
+    assert not swept.resize({x.id: (1, 128, 8)})
+    assert swept.visits == visits
+
+
+def test_a_refused_call_changes_nothing() -> None:
+    s = Sketch()
+    a, b = s.input(1, 64), s.input(1, 64)
+    c = s.add("aten.tanh.default", a, shape=(1, 64))
+    d = s.add("aten.mul.Tensor", c, b, shape=(1, 64))
+    swept = live(s.finish(d))
+    swept.resize({a.id: (1, 5), b.id: (1, 5)})
+    before, plans = list(swept.live), list(swept.plans)
+    with pytest.raises(
+        InputError, match=r"aten\.mul\.Tensor \(node 1\): shapes \(1, 7\) and \(1, 9\) do not"
+    ):
+        swept.resize({a.id: (1, 7), b.id: (1, 9)})
+    assert swept.live == before
+    assert swept.plans == plans
+    swept.resize({a.id: (1, 9), b.id: (1, 9)})
+    assert shape_of(swept, d) == (1, 9)
+
+
+@given(st.integers(1, 128))
+def test_sizes_become_integers_and_integers_sizes(size: int) -> None:
+    """sym_size of an intermediate, arithmetic on it, and a view by the result."""
+    s = Sketch()
+    x = s.input(1, 128, 6)
+    a = s.add("aten.tanh.default", x, shape=(1, 128, 6))
+    n = s.add("sym_size.int", a, 1)
+    pairs = s.add("mul", n, 3)
+    y = s.add("aten.view_copy.default", a, (pairs, 2), shape=(384, 2))
+    swept = live(s.finish(y))
+    swept.resize({x.id: (1, size, 6)})
+    assert swept.live[pairs.id] == 3 * size
+    assert shape_of(swept, y) == (3 * size, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "a", "b", "result"),
+    [
+        ("add", 7, 3, 10),
+        ("sub", 7, 9, -2),
+        ("mul", 7, 3, 21),
+        ("floordiv", -7, 2, -4),
+        ("mod", -7, 3, 2),
+        ("sym_max", 7, 3, 7),
+        ("sym_min", 7, 3, 3),
+        ("eq", 7, 7, 1),
+        ("lt", 7, 3, 0),
+        ("le", 3, 3, 1),
+        ("gt", 7, 3, 1),
+        ("ge", 2, 3, 0),
+    ],
+)
+def test_integer_arithmetic(name: str, a: int, b: int, result: int) -> None:
+    s = Sketch()
+    x, y = s.integer(), s.integer()
+    z = s.add(name, x, y)
+    swept = live(s.finish(z))
+    swept.resize({x.id: a, y.id: b})
+    assert swept.live[z.id] == result
+
+
+def test_division_by_a_live_zero_is_an_error_and_not_at_load() -> None:
+    s = Sketch()
+    x = s.integer()
+    z = s.add("floordiv", 12, x)
+    swept = live(s.finish(z))
+    with pytest.raises(InputError, match=r"floordiv \(node 0\): division by zero"):
+        swept.resize({x.id: 0})
+    swept.resize({x.id: 5})
+    assert swept.live[z.id] == 2
+
+
+def cache_program() -> tuple[Graph, Tensor, object]:
+    s = Sketch()
+    k = s.input(1, 16, 2, 8)
+    cache = s.constant(1, 64, 2, 8)
+    position = s.integer()
+    s.add("update_cache.default", k, cache, position, shape=(0,))
+    s.graph.states = [cache]
+    return s.finish(k), k, position
+
+
+def test_a_position_moves_without_a_new_plan() -> None:
+    graph, k, position = cache_program()
+    swept = live(graph)
+    swept.resize({k.id: (1, 1, 2, 8), position.id: 0})  # type: ignore[attr-defined]
+    visits = swept.visits
+    for at in range(1, 64):
+        change = swept.resize({position.id: at})  # type: ignore[attr-defined]
+        assert change.nodes == []
+        assert change.symints == {position.id: at}  # type: ignore[attr-defined]
+    assert swept.visits == visits
+
+
+def test_a_position_beyond_the_cache_is_refused_though_nothing_is_planned() -> None:
+    graph, k, position = cache_program()
+    swept = live(graph)
+    swept.resize({k.id: (1, 4, 2, 8), position.id: 60})  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="position 61 plus 4 new tokens does not fit the cache of 64"):
+        swept.resize({position.id: 61})  # type: ignore[attr-defined]
+    assert swept.live[position.id] == 60  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="position -1"):
+        swept.resize({position.id: -1})  # type: ignore[attr-defined]
+
+
+def test_an_output_beyond_its_maximum_is_refused() -> None:
+    s = Sketch()
+    n = s.integer()
+    y = s.add("aten.full.default", (n, 4), 1.0, None, None, None, None, shape=(8, 4))
+    swept = live(s.finish(y))
+    swept.resize({n.id: 8})
+    with pytest.raises(
+        InputError, match=r"its output would be \(9, 4\), which does not fit its maximum \(8, 4\)"
+    ):
+        swept.resize({n.id: 9})
+    assert shape_of(swept, y) == (8, 4)
+
+
+def test_program_order_must_be_a_topological_order() -> None:
+    s = Sketch()
+    x, late = s.input(4), s.value(4)
+    y = s.add("aten.add.Tensor", x, late, 1, shape=(4,))
+    s.node("aten.tanh.default", [x, late], "sketch")
+    with pytest.raises(FormatError, match=r"aten\.add\.Tensor \(node 0\) reads v1.* not a topological order"):
+        check_order(s.finish(y))
+
+
+def test_a_rule_that_refuses_the_largest_shape_names_the_node() -> None:
+    s = Sketch()
+    y = s.add("aten.mm.default", s.input(4, 5), s.input(6, 7), shape=(4, 7))
+    with pytest.raises(
+        UnsupportedError, match=r"aten\.mm\.default.*inner dimensions differ: \(4, 5\) @ \(6, 7\)"
+    ):
+        live(s.finish(y))
+
+
+def test_reading_something_else_as_a_symint_says_so() -> None:
+    graph, x, _ = residual()
+    with pytest.raises(PteronError, match=r"v0:float32\[1, 128, 8\] is not a SymInt"):
+        live(graph).integer(x)
+
+
+def test_dynamic_dimensions_are_found_by_asking() -> None:
+    s = Sketch()
+    x, w = s.input(1, 128, 64), s.constant(32, 64)
+    y = s.add("aten.linear.default", x, w, None, shape=(1, 128, 32))
+    graph = s.finish(y)
+    swept = live(graph)
+    before = list(swept.live)
+    dims = dynamic_dims(graph, swept)
+    assert dims[x.id] == (1,)
+    assert dims[y.id] == (1,)
+    assert swept.live == before
+
+
+def test_dimensions_that_only_vary_together_are_found() -> None:
+    s = Sketch()
+    a, b = s.input(9, 8), s.input(9, 8)
+    y = s.add("aten.mul.Tensor", a, b, shape=(9, 8))
+    dims = dynamic_dims(s.graph, live(s.finish(y)))
+    assert 0 in dims[a.id]
+    assert 0 in dims[b.id]

@@ -1,0 +1,5 @@
+"""What tests share: programs to run, and one way to poison, run and compare them."""
+
+from pathlib import Path
+
+DATA = Path(__file__).parents[1] / "data"  # small real files, exported by stock ExecuTorch
