@@ -23,14 +23,11 @@ from pteron.ir.rule import (
     fold,
     numel,
     op,
-    quads,
-    threads,
 )
 from pteron.ops.elementwise import F32_MAX
 from pteron.ops.matmul import all_float32
-from pteron.ops.workgroups import stores, tile_routes
-
-WORTH_TILES = 16  # channels of a group that leave not too much of a tile empty
+from pteron.ops.products import ANY, GEMM, WORTH_TILES, Extent, Offer, product_routes
+from pteron.ops.workgroups import stores, tile_offers
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,29 +168,20 @@ def conv_with_clamp(
         "CLAMPED": output_min is not None or output_max is not None,
     }
     bindings: dict[str, Bound] = {"x": x, "weight": weight, "bias": bias or weight, "y": out}
+    extent = Extent(outs // groups, numel(places), numel(batch) * groups)
     # By the largest shape, which never changes: every tile is right for any number of channels.
     most = weight.max_shape[1] if transposed else weight.max_shape[0] // groups
-    routes: list[Route] = []
+    offers = []
     if not transposed and most >= WORTH_TILES and x.dtype.is_float:
         ragged = out.dtype.itemsize == 4
         flags = {**defines, **stores(not ragged), "POINTWISE": window.is_pointwise}
         product = Dispatch("conv_group", bindings, params, fold(0), flags)
-        routes = tile_routes(
-            product,
-            outs // groups,
-            numel(places),
-            matrices=numel(batch) * groups,
-            columns_first=True,
-            when=None if ragged else numel(places) % 4 == 0,
-        )
-    if not all_float32(x, weight, bias, out):
-        general = Dispatch("conv_any", bindings, params, threads(quads(out.numel)), defines)
-        return [*routes, Route("any", [general])]
-    tile = 8 if most > 4 else 4 if most > 1 else 1
-    tiles = -(-(outs // groups) // tile) * groups * numel(batch)
-    blocks = -(-quads(numel(places)) // WORKGROUP)
-    grid = fold(tiles * blocks)
-    return [
-        *routes,
-        Route("registers", [Dispatch("conv", bindings, params, grid, {**defines, "CHANNELS": tile})]),
-    ]
+        fits = None if ragged else numel(places) % 4 == 0
+        offers += tile_offers(product, extent, columns_first=True, when=fits)
+    if all_float32(x, weight, bias, out):
+        tile = 8 if most > 4 else 4 if most > 1 else 1
+        grid = extent.workgroups(tile, 4 * WORKGROUP)
+        offers.append(Offer(GEMM, Dispatch("conv", bindings, params, grid, {**defines, "CHANNELS": tile})))
+    else:
+        offers.append(Offer(ANY, Dispatch("conv_any", bindings, params, extent.element_quads(), defines)))
+    return product_routes(extent, offers)

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from pteron.ir.rule import (
-    GPU,
-    SOFTWARE,
-    SUBGROUP,
-    WORKGROUP,
-    LiveTensor,
-    Number,
-    Route,
-    Shared,
-    check,
-    describe,
-    fold,
-    numel,
-    op,
-)
-from pteron.ops.matmul import all_float32, check_bias, tiles_1d
+from pteron.ir.rule import WORKGROUP, LiveTensor, Number, Route, Shared, check, describe, numel, op
+from pteron.ops.matmul import all_float32, check_bias
 from pteron.ops.outputs import SideBySide
+from pteron.ops.products import (
+    ANY,
+    GEMM,
+    GEMV,
+    LARGE_TILE,
+    SMALL_TILE,
+    SUBGROUP_FEW_ROWS,
+    SUBGROUP_GEMM,
+    SUBGROUP_GEMV,
+    TEAM_FEW_PACKED_ROWS,
+    TEAM_GEMV,
+    Extent,
+    KernelKind,
+    Offer,
+    product_routes,
+)
 
-ROWS = 4  # that one invocation computes, where there are several
-TEAM_COLUMNS = 2 * WORKGROUP // 16  # of a workgroup of teams
-FEW_ROWS = 2 * ROWS  # for which teams beat tiles, most of whose rows would be empty
-LARGE_TILE, SMALL_TILE = 64, 32  # rows and columns of a workgroup that shares its memory
-MANY_ELEMENTS = 128 * LARGE_TILE**2  # of outputs whose large tiles keep a GPU busy
 SUBGROUP_COLUMNS = 64  # of a workgroup whose lanes share x
+TEAM_COLUMNS = 2 * WORKGROUP // 16  # of a workgroup of teams
 
 
 @op("et_vk.linear_q4gsw.default")
@@ -81,72 +78,27 @@ def product_q4(
         "scale_row": scales.shape[1],
     }
     shared = Shared(bindings, params, {"HAS_BIAS": bias is not None, **sides.defines})
+    extent = Extent(rows, columns)
     if not all_float32(x, scales, bias, *outs) or packed % 4 or group_size % 8 or depth % group_size:
-        return [Route("any", [shared.dispatch("linear_q4_any", tiles_1d(rows * columns))])]
-    work = Work(shared, rows, columns)
-    few = work.team_routes() if group_size % 32 == 0 and packed % 16 == 0 else []
-    return [
-        *work.subgroup_routes(),
-        *few,
-        work.route("gemv", "linear_q4", (1, WORKGROUP), rows == 1),
-        *work.tile_routes(),
-        work.route("gemm", "linear_q4", (ROWS, WORKGROUP)),
-    ]
+        general = shared.dispatch("linear_q4_any", extent.element_quads())
+        return product_routes(extent, [Offer(ANY, general)])
 
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What is to be done, and the kernels for it."""
-
-    shared: Shared
-    rows: int
-    columns: int
-
-    def route(
-        self,
-        name: str,
-        kernel: str,
-        block: tuple[int, int],
-        when: bool | None = None,
-        needs: str | None = None,
-        home: str | None = None,
-    ) -> Route:
+    def offer(kind: KernelKind, kernel: str, height: int, width: int) -> Offer:
         """A kernel whose workgroups compute so many rows and columns each."""
-        down, across = block
-        grid = fold(-(-self.rows // down) * -(-self.columns // across))
-        dispatch = self.shared.dispatch(kernel, grid, ROWS=down, SIXTEEN=down == 16, ELEMENT="f32")
-        return Route(name, [dispatch], when, needs, home)
+        grid = extent.workgroups(height, width)
+        dispatch = shared.dispatch(kernel, grid, ROWS=height, SIXTEEN=height == 16, ELEMENT="f32")
+        return Offer(kind, dispatch)
 
-    def subgroup_routes(self) -> list[Route]:
-        """Lanes that share x, for software adapters."""
-
-        def route(name: str, kernel: str, down: int, when: bool | None = None) -> Route:
-            return self.route(name, kernel, (down, SUBGROUP_COLUMNS), when, SUBGROUP, SOFTWARE)
-
-        return [
-            route("subgroup gemv", "linear_q4_row", 1, self.rows == 1),
-            route("subgroup few rows", "linear_q4_subgroup", 8, self.rows <= 8),
-            route("subgroup gemm", "linear_q4_subgroup", 16),
-        ]
-
-    def team_routes(self) -> list[Route]:
-        """Lanes that share the depth of a column, where four words lie in one group."""
-
-        def route(name: str, down: int, when: bool) -> Route:
-            return self.route(name, "linear_q4_teams", (down, TEAM_COLUMNS), when, home=GPU)
-
-        return [
-            route("team gemv", 1, self.rows == 1),
-            route("team few rows", ROWS, self.rows <= FEW_ROWS),
-        ]
-
-    def tile_routes(self) -> list[Route]:
-        """Lanes that share x and W in workgroup memory."""
-
-        def route(name: str, side: int, when: bool | None = None) -> Route:
-            return self.route(name, "linear_q4_tile", (side, side), when, home=GPU)
-
-        return [
-            route("large tile gemm", LARGE_TILE, self.rows * self.columns >= MANY_ELEMENTS),
-            route("small tile gemm", SMALL_TILE),
-        ]
+    offers = [
+        offer(SUBGROUP_GEMV, "linear_q4_row", 1, SUBGROUP_COLUMNS),
+        offer(SUBGROUP_FEW_ROWS, "linear_q4_subgroup", 8, SUBGROUP_COLUMNS),
+        offer(SUBGROUP_GEMM, "linear_q4_subgroup", 16, SUBGROUP_COLUMNS),
+        offer(GEMV, "linear_q4", 1, WORKGROUP),
+        offer(LARGE_TILE, "linear_q4_tile", 64, 64),
+        offer(SMALL_TILE, "linear_q4_tile", 32, 32),
+        offer(GEMM, "linear_q4", 4, WORKGROUP),
+    ]
+    if group_size % 32 == 0 and packed % 16 == 0:  # the four words that a lane reads lie in one group
+        offers.append(offer(TEAM_GEMV, "linear_q4_teams", 1, TEAM_COLUMNS))
+        offers.append(offer(TEAM_FEW_PACKED_ROWS, "linear_q4_teams", 4, TEAM_COLUMNS))
+    return product_routes(extent, offers)

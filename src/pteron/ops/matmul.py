@@ -11,13 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pteron.ir.rule import (
-    GPU,
     HALF,
-    SOFTWARE,
-    SUBGROUP,
-    WORKGROUP,
     Define,
-    Dispatch,
     DType,
     Grid,
     LiveTensor,
@@ -26,33 +21,36 @@ from pteron.ir.rule import (
     Shared,
     check,
     describe,
-    fold,
     numel,
     op,
 )
 from pteron.ops.outputs import SideBySide
+from pteron.ops.products import (
+    ANY,
+    GEMM,
+    LARGE_TILE,
+    SMALL_TILE,
+    SUBGROUP_FEW_ROWS,
+    SUBGROUP_GEMM,
+    SUBGROUP_GEMV,
+    TEAM_FEW_ROWS,
+    TEAM_GEMV,
+    Extent,
+    KernelKind,
+    Offer,
+    product_routes,
+)
 from pteron.ops.shapes import broadcast, broadcast_strides
 
-TILE = 4  # rows and columns that one invocation computes
-
-# On GPUs. Teams have so many lanes to the depth of four columns, and so many fours: where b is transposed,
-# neighbours in depth lie together, otherwise neighbouring columns do.
+# Teams have SLICES lanes to the depth of four columns, and QUADS such fours. Where b is transposed, neighbours
+# in depth lie together in memory; otherwise neighbouring columns do.
 TEAMS = {True: {"SLICES": 64, "QUADS": 1}, False: {"SLICES": 16, "QUADS": 8}}
-TEAM_ROWS = 4
-FEW_ROWS = 16  # for which teams beat tiles, which would be few and mostly empty
-# Tiles have so many lanes down and across, with 4 * HEIGHT rows and four columns to each.
-SMALL_TILE = {"DOWN": 8, "ACROSS": 8, "HEIGHT": 1}
-LARGE_TILE = {"DOWN": 8, "ACROSS": 16, "HEIGHT": 2}
-MANY_ELEMENTS = 128 * 64 * 64  # of an output whose large tiles keep a GPU busy
-
-# On software adapters.
-LANES = 8
-
-
-def tiles(rows: int, columns: int, batch: int = 1) -> Grid:
-    """One invocation per TILE x TILE block of the output."""
-    blocks = -(-rows // TILE) * -(-columns // TILE) * batch
-    return fold(-(-blocks // WORKGROUP))
+# Tiles have DOWN by ACROSS lanes, with 4 * HEIGHT rows and four columns to each.
+TILES: Mapping[KernelKind, Mapping[str, int]] = {
+    LARGE_TILE: {"DOWN": 8, "ACROSS": 16, "HEIGHT": 2},
+    SMALL_TILE: {"DOWN": 8, "ACROSS": 8, "HEIGHT": 1},
+}
+SUBGROUP_LANES = 8
 
 
 def all_float32(*tensors: LiveTensor | None) -> bool:
@@ -76,11 +74,6 @@ def linear_product(
         out.resize((*x.shape[:-1], columns if len(outs) == 1 else out.max_shape[-1]))
     added = Added(bias, (0, 0, 1)) if bias else None
     return Product(x, weight, outs, (1, rows, columns, depth), added, transposed=True).routes()
-
-
-def tiles_1d(elements: int) -> Grid:
-    """One invocation per four neighbouring elements of the output."""
-    return fold(-(-elements // (4 * WORKGROUP)))
 
 
 def check_rows(x: LiveTensor, depth: int, what: str) -> int:
@@ -166,63 +159,55 @@ class Product:
 
     def routes(self) -> list[Route]:
         """All there are, or where nothing about b ever changes, those that may ever be taken."""
-        batch, rows, columns, _ = self.sizes
-        general = Route("any", [self._shared.dispatch("matmul_any", tiles_1d(batch * rows * columns))])
-        tensors = (self.a, self.b, *self.outs, self.added.c if self.added else None)
-        dtypes = {t.dtype for t in tensors if t is not None}
-        if dtypes not in ({DType.float32}, {DType.float16}):
-            return [general]
-        # Elements of float16 can be stored one at a time only where shaders know them.
-        element, needs = ("f16", (HALF,)) if dtypes == {DType.float16} else ("f32", ())
-        gpu = self._gpu_routes(element, needs)
-        if self.b.is_fixed and not self._is_whole:
-            return [*gpu, general]
-        whole = None if self.b.is_fixed else self._is_whole
-        tile = self._shared.dispatch("matmul", tiles(rows, columns, batch), ELEMENT=element)
-        plain = Route("vec4", [tile], when=whole, needs=needs)
-        return [*gpu, *self._subgroup_routes(element, needs, whole), plain, general]
+        offers = [Offer(ANY, self._shared.dispatch("matmul_any", self._extent.element_quads()))]
+        if self._dtypes in ({DType.float32}, {DType.float16}):
+            offers += self._gpu_offers()
+            if self._is_whole or not self.b.is_fixed:
+                offers += self._quad_offers()
+        return product_routes(self._extent, offers)
 
-    def _gpu_routes(self, element: str, needs: tuple[str, ...]) -> list[Route]:
-        batch, rows, columns, _ = self.sizes
+    def _gpu_offers(self) -> list[Offer]:
+        """Teams and tiles, which take rows of any length."""
         ragged = not (self.b.is_fixed and self._is_whole)
 
-        def route(
-            name: str, kernel: str, height: int, width: int, when: bool | None, **defines: int
-        ) -> Route:
-            dispatch = self._blocks(kernel, height, width, ELEMENT=element, RAGGED=ragged, **defines)
-            return Route(name, [dispatch], when=when, needs=needs, home=GPU)
-
-        def teams(name: str, height: int, when: bool) -> Route:
+        def teams(kind: KernelKind, height: int) -> Offer:
             lanes = TEAMS[self.transposed]
-            return route(name, "matmul_teams", height, 4 * lanes["QUADS"], when, ROWS=height, **lanes)
+            grid = self._extent.workgroups(height, 4 * lanes["QUADS"])
+            return self._offer(kind, "matmul_teams", grid, RAGGED=ragged, ROWS=height, **lanes)
 
-        def tiled(name: str, lanes: Mapping[str, int], when: bool | None) -> Route:
-            height, width = 4 * lanes["HEIGHT"] * lanes["DOWN"], 4 * lanes["ACROSS"]
-            return route(name, "matmul_tile", height, width, when, **lanes)
-
-        return [
-            teams("team gemv", 1, rows == 1),
-            teams("team few rows", TEAM_ROWS, rows <= FEW_ROWS),
-            tiled("large tile gemm", LARGE_TILE, batch * rows * columns >= MANY_ELEMENTS),
-            tiled("small tile gemm", SMALL_TILE, None),
-        ]
-
-    def _subgroup_routes(self, element: str, needs: tuple[str, ...], whole: bool | None) -> list[Route]:
-        """Kernels whose lanes share a: for one row, and for tiles of eight and of sixteen."""
-        rows = self.sizes[1]
-
-        def route(name: str, height: int, when: bool | None) -> Route:
-            pieces = {"ALONE": height == 1, "EIGHT": height >= 8, "SIXTEEN": height == 16}
-            dispatch = self._blocks(
-                "matmul_subgroup", height, 4 * LANES, ELEMENT=element, ROWS=height, LANES=LANES, **pieces
-            )
-            return Route(name, [dispatch], when=when, needs=(SUBGROUP, *needs), home=SOFTWARE)
+        def tiles(kind: KernelKind, lanes: Mapping[str, int]) -> Offer:
+            grid = self._extent.workgroups(4 * lanes["HEIGHT"] * lanes["DOWN"], 4 * lanes["ACROSS"])
+            return self._offer(kind, "matmul_tile", grid, RAGGED=ragged, **lanes)
 
         return [
-            route("subgroup gemv", 1, whole is not False and rows == 1),
-            route("subgroup few rows", 8, whole is not False and rows <= 8),
-            route("subgroup gemm", 16, whole),
+            teams(TEAM_GEMV, 1),
+            teams(TEAM_FEW_ROWS, 4),
+            *(tiles(kind, lanes) for kind, lanes in TILES.items()),
         ]
+
+    def _quad_offers(self) -> list[Offer]:
+        """Kernels for rows of whole quads: lanes that share a, and invocations by themselves."""
+        whole = None if self.b.is_fixed else self._is_whole
+
+        def subgroups(kind: KernelKind, height: int) -> Offer:
+            grid = self._extent.workgroups(height, 4 * SUBGROUP_LANES)
+            parts = {"ALONE": height == 1, "EIGHT": height >= 8, "SIXTEEN": height == 16}
+            sizes = {"ROWS": height, "LANES": SUBGROUP_LANES}
+            return self._offer(kind, "matmul_subgroup", grid, whole, **sizes, **parts)
+
+        return [
+            subgroups(SUBGROUP_GEMV, 1),
+            subgroups(SUBGROUP_FEW_ROWS, 8),
+            subgroups(SUBGROUP_GEMM, 16),
+            self._offer(GEMM, "matmul", self._extent.invocations(4, 4), whole),
+        ]
+
+    def _offer(
+        self, kind: KernelKind, kernel: str, grid: Grid, when: bool | None = None, /, **defines: Define
+    ) -> Offer:
+        # Elements of float16 can be stored one at a time only where shaders know them.
+        element, needs = ("f16", (HALF,)) if self._dtypes == {DType.float16} else ("f32", ())
+        return Offer(kind, self._shared.dispatch(kernel, grid, ELEMENT=element, **defines), when, needs)
 
     @property
     def _is_whole(self) -> bool:
@@ -230,11 +215,15 @@ class Product:
         *_, columns, depth = self.sizes
         return depth % 4 == 0 and (self.transposed or columns % 4 == 0)
 
-    def _blocks(self, kernel: str, height: int, width: int, **defines: Define) -> Dispatch:
-        """One workgroup for each block of the output."""
+    @cached_property
+    def _extent(self) -> Extent:
         batch, rows, columns, _ = self.sizes
-        grid = fold(batch * -(-rows // height) * -(-columns // width))
-        return self._shared.dispatch(kernel, grid, **defines)
+        return Extent(rows, columns, batch)
+
+    @cached_property
+    def _dtypes(self) -> set[DType]:
+        tensors = (self.a, self.b, *self.outs, self.added.c if self.added else None)
+        return {t.dtype for t in tensors if t is not None}
 
     @cached_property
     def _shared(self) -> Shared:

@@ -6,7 +6,6 @@ Sums are exact integers; only the result is scaled, and brought to the output's 
 from __future__ import annotations
 
 from pteron.ir.rule import (
-    WORKGROUP,
     Dispatch,
     LiveTensor,
     Number,
@@ -20,11 +19,12 @@ from pteron.ir.rule import (
     quads,
     threads,
 )
-from pteron.ops.conv import WORTH_TILES, Window, lift, spread
-from pteron.ops.matmul import TILE, check_bias, check_rows, tiles_1d
+from pteron.ops.conv import Window, lift, spread
+from pteron.ops.matmul import check_bias, check_rows
+from pteron.ops.products import ANY, GEMM, GEMV, WORTH_TILES, Extent, KernelKind, Offer, product_routes
 from pteron.ops.quantized import check_matrix
 from pteron.ops.shapes import broadcast, broadcast_strides, contiguous, merge
-from pteron.ops.workgroups import stores, tile_routes, workgroup_routes
+from pteron.ops.workgroups import stores, team_offers, tile_offers
 
 # The longest sum of products of 9 and 8 bits that surely fits 32.
 LONGEST_SUM = 2**31 // (255 * 128)
@@ -104,20 +104,23 @@ def _linear(
         **(requantize or {"out_inverse": 1.0, "out_zero": 0}),
     }
     defines = {"HAS_BIAS": bias is not None, "RELU": relu, "REQUANTIZE": requantize is not None}
+    extent = Extent(rows, columns)
     whole = columns % 4 == 0
-    shared = []
+    offers = []
     if depth % 4 == 0 and (whole or out.dtype.itemsize == 4):
         product = Dispatch("q8ta_linear_group", bindings, params, fold(0), {**defines, **stores(whole)})
-        shared = workgroup_routes(product, rows, columns, step=16)
-    if depth % 4 or not whole:
-        general = Dispatch("q8ta_linear_any", bindings, params, tiles_1d(rows * columns), defines)
-        return [*shared, Route("any", [general])]
+        offers += team_offers(product, extent) + tile_offers(product, extent, step=16)
 
-    def route(name: str, tall: int, when: bool | None) -> Route:
-        grid = fold(-(-(columns // 4 * -(-rows // tall)) // WORKGROUP))
-        return Route(name, [Dispatch("q8ta_linear", bindings, params, grid, {**defines, "ROWS": tall})], when)
+    def portable(kind: KernelKind, height: int) -> Offer:
+        grid = extent.invocations(height, 4)
+        return Offer(kind, Dispatch("q8ta_linear", bindings, params, grid, {**defines, "ROWS": height}))
 
-    return [*shared, route("gemv", 1, rows == 1), route("gemm", TILE, None)]
+    if depth % 4 == 0 and whole:
+        offers += [portable(GEMV, 1), portable(GEMM, 4)]
+    else:
+        grid = extent.element_quads()
+        offers.append(Offer(ANY, Dispatch("q8ta_linear_any", bindings, params, grid, defines)))
+    return product_routes(extent, offers)
 
 
 # -- convolution ------------------------------------------------------------------------------------
@@ -271,22 +274,15 @@ def _conv2d(
     }
     bindings = {"x": x, "weights": weights, "scales": scales, "bias": bias or scales, "y": out}
     defines = {"HAS_BIAS": bias is not None, "RELU": is_relu(activation), "TRANSPOSED": transposed}
-    plain = Route("plain", [Dispatch("q8ta_conv2d", bindings, params, threads(quads(out.numel)), defines)])
-    # A tile wants channels enough, and weights that follow each other in whole words.
-    if transposed or weights.max_shape[0] // groups < WORTH_TILES or weights.rank != 2 or steps[0] % 4:
-        return [plain]
-    product = Dispatch("q8ta_conv2d_group", bindings, params, fold(0), defines)
     positions = numel(out.shape[-2:])
-    tiles = tile_routes(
-        product,
-        channels // groups,
-        positions,
-        step=16,
-        matrices=x.shape[0] * groups,
-        columns_first=True,
-        when=positions % 4 == 0,
-    )
-    return [*tiles, plain]
+    extent = Extent(channels // groups, positions, x.shape[0] * groups)
+    offers = [Offer(ANY, Dispatch("q8ta_conv2d", bindings, params, extent.element_quads(), defines))]
+    # A tile wants channels enough, and weights that follow each other in whole words.
+    most = weights.max_shape[0] // groups
+    if not transposed and most >= WORTH_TILES and weights.rank == 2 and steps[0] % 4 == 0:
+        product = Dispatch("q8ta_conv2d_group", bindings, params, fold(0), defines)
+        offers += tile_offers(product, extent, step=16, columns_first=True, when=positions % 4 == 0)
+    return product_routes(extent, offers)
 
 
 # -- element by element -----------------------------------------------------------------------------

@@ -20,9 +20,10 @@ from pteron.ir.rule import (
     threads,
 )
 from pteron.ops.linear_q4 import linear_q4gsw
-from pteron.ops.matmul import TILE, all_float32, check_rows, tiles_1d
+from pteron.ops.matmul import all_float32, check_rows
+from pteron.ops.products import ANY, GEMM, GEMV, Extent, KernelKind, Offer, product_routes
 from pteron.ops.quantized import affine_blocks, check_matrix, per_token
-from pteron.ops.workgroups import stores, workgroup_routes
+from pteron.ops.workgroups import stores, team_offers, tile_offers
 
 # -- one scale per column ---------------------------------------------------------------------------
 
@@ -83,24 +84,25 @@ def channelwise(
     out.resize((*x.shape[:-1], columns))
     bindings = {"x": x, "weight": weight, "scales": scales, "y": out}
     params = {"rows": rows, "columns": columns, "depth": depth, "packed": packed}
+    extent = Extent(rows, columns)
     in_quads = depth % 4 == 0 and (packed % 4 == 0 or per_byte > 1)
     whole = columns % 4 == 0
-    shared = []
+    offers = []
     if in_quads and (whole or out.dtype.itemsize == 4):
         product = Dispatch("linear_channelwise_group", bindings, params, fold(0), stores(whole), unpack[0])
-        shared = workgroup_routes(product, rows, columns)
-    if not in_quads or not all_float32(x, scales, out):
-        grid = tiles_1d(rows * columns)
-        general = Dispatch("linear_channelwise_any", bindings, params, grid, code=unpack[1])
-        return [*shared, Route("any", [general])]
+        offers += team_offers(product, extent) + tile_offers(product, extent)
 
-    def route(name: str, tall: int, when: bool | None) -> Route:
-        grid = fold(-(-columns // WORKGROUP) * -(-rows // tall))
-        return Route(
-            name, [Dispatch("linear_channelwise", bindings, params, grid, {"ROWS": tall}, unpack[0])], when
-        )
+    def portable(kind: KernelKind, height: int) -> Offer:
+        grid = extent.workgroups(height, WORKGROUP)
+        defines = {"ROWS": height}
+        return Offer(kind, Dispatch("linear_channelwise", bindings, params, grid, defines, unpack[0]))
 
-    return [*shared, route("gemv", 1, rows == 1), route("gemm", TILE, None)]
+    if in_quads and all_float32(x, scales, out):
+        offers += [portable(GEMV, 1), portable(GEMM, 4)]
+    else:
+        grid = extent.element_quads()
+        offers.append(Offer(ANY, Dispatch("linear_channelwise_any", bindings, params, grid, code=unpack[1])))
+    return product_routes(extent, offers)
 
 
 # -- 4-bit groups, activations quantised on the fly -------------------------------------------------

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pteron.ir.rule import (
-    WORKGROUP,
     Dispatch,
     LiveTensor,
     Route,
@@ -20,9 +19,10 @@ from pteron.ir.rule import (
     quads,
     threads,
 )
-from pteron.ops.matmul import TILE, all_float32, check_rows, tiles, tiles_1d
+from pteron.ops.matmul import all_float32, check_rows
+from pteron.ops.products import ANY, FEW_ROWS, GEMM, GEMV, Extent, KernelKind, Offer, product_routes
 from pteron.ops.quantized import check_matrix
-from pteron.ops.workgroups import FEW_ROWS, stores, tile_routes
+from pteron.ops.workgroups import stores, tile_offers
 
 # Invocations that share the work of one row of logits.
 PARTS = 32
@@ -109,23 +109,22 @@ def linear_dw(d_out: LiveTensor, x: LiveTensor, out: LiveTensor) -> list[Route]:
     out.resize((rows, columns))
     bindings = {"a": d_out, "b": x, "y": out}
     params = {"rows": rows, "columns": columns, "depth": depth}
+    extent = Extent(rows, columns)
     product = Dispatch("matmul_ta_group", bindings, params, fold(0))
-    routes = _tile_routes(product, out, rows, columns, rows_first=True)
+    offers = _tile_offers(product, out, extent, rows_first=True)
     if all_float32(d_out, x, out):
-        whole = rows % 4 == 0 and columns % 4 == 0
-        tile = Dispatch("matmul_ta", bindings, params, tiles(rows, columns))
-        routes.append(Route("vec4", [tile], when=whole))
-    return [*routes, Route("any", [Dispatch("matmul_ta_any", bindings, params, tiles_1d(rows * columns))])]
+        tile = Dispatch("matmul_ta", bindings, params, extent.invocations(4, 4))
+        offers.append(Offer(GEMM, tile, when=rows % 4 == 0 and columns % 4 == 0))
+    offers.append(Offer(ANY, Dispatch("matmul_ta_any", bindings, params, extent.element_quads())))
+    return product_routes(extent, offers)
 
 
-def _tile_routes(
-    product: Dispatch, out: LiveTensor, rows: int, columns: int, rows_first: bool = False
-) -> list[Route]:
-    """For GPUs, unless most of a tile would be empty. Narrow elements must come in whole quads."""
+def _tile_offers(product: Dispatch, out: LiveTensor, extent: Extent, rows_first: bool = False) -> list[Offer]:
+    """Unless most of a tile would be empty. Narrow elements must come in whole quads."""
     ragged = out.dtype.itemsize == 4
-    fits = rows > FEW_ROWS and (ragged or columns % 4 == 0)
+    fits = extent.rows > FEW_ROWS and (ragged or extent.columns % 4 == 0)
     product = replace(product, defines=stores(not ragged))
-    return tile_routes(product, rows, columns, rows_first=rows_first, columns_first=True, when=fits)
+    return tile_offers(product, extent, rows_first=rows_first, columns_first=True, when=fits)
 
 
 @op("et_vk.linear_q4gsw_backward.default")
@@ -156,18 +155,20 @@ def linear_q4gsw_backward(
         "group": group_size,
         "scale_row": scales.shape[1],
     }
-    product = Dispatch("matmul_q4_group", bindings, params, fold(0))
-    shared = _tile_routes(product, out, rows, columns)
+    extent = Extent(rows, columns)
+    offers = _tile_offers(Dispatch("matmul_q4_group", bindings, params, fold(0)), out, extent)
+
+    def portable(kind: KernelKind, height: int) -> Offer:
+        grid = extent.invocations(height, 8)
+        return Offer(kind, Dispatch("matmul_q4", bindings, params, grid, {"ROWS": height}))
+
     whole = columns == 2 * packed and packed % 4 == 0 and group_size % 8 == 0
-    if not (whole and all_float32(d_out, scales, out)):
-        general = Dispatch("matmul_q4_any", bindings, params, tiles_1d(rows * columns))
-        return [*shared, Route("any", [general])]
-
-    def route(name: str, tall: int, when: bool | None) -> Route:
-        grid = fold(-(-(columns // 8 * -(-rows // tall)) // WORKGROUP))
-        return Route(name, [Dispatch("matmul_q4", bindings, params, grid, {"ROWS": tall})], when)
-
-    return [*shared, route("gemv", 1, rows == 1), route("gemm", TILE, None)]
+    if whole and all_float32(d_out, scales, out):
+        offers += [portable(GEMV, 1), portable(GEMM, 4)]
+    else:
+        grid = extent.element_quads()
+        offers.append(Offer(ANY, Dispatch("matmul_q4_any", bindings, params, grid)))
+    return product_routes(extent, offers)
 
 
 @op("et_vk.q4gsw_requant.default")

@@ -1,20 +1,19 @@
-"""Matrix products by the workgroup, for GPUs: the routes of any kernel that is built on lib/dot_quads.
+"""Kernels for products on GPUs that are built on lib/dot_quads.
 
-Such a kernel says what its operands are, in quads along the depth, and what becomes of the sums. Few rows are
-multiplied by teams of lanes that share the depth, and many in tiles that share workgroup memory.
+Such a kernel says what its operands are, in quads along the depth, and what becomes of the sums. Its text
+then serves teams of lanes that divide the depth, and tiles in workgroup memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from pteron.ir.rule import GPU, Define, Dispatch, Route, fold
+from pteron.ir.rule import Define, Dispatch
+from pteron.ops.products import LARGE_TILE, SMALL_TILE, TEAM_FEW_ROWS, TEAM_GEMV, Extent, KernelKind, Offer
 
 TEAM_COLUMNS = 8  # of a workgroup
 TEAM_ROWS = 4
-FEW_ROWS = 16  # for which teams beat tiles, most of whose rows would be empty
-SMALL_SIDE, LARGE_SIDE = 32, 64  # rows and columns of a tile
-MANY_ELEMENTS = 128 * LARGE_SIDE**2  # of an output whose large tiles keep a GPU busy
+TILE_SIDES = {LARGE_TILE: 64, SMALL_TILE: 32}  # rows and columns
 
 
 def stores(whole: bool) -> dict[str, Define]:
@@ -22,44 +21,33 @@ def stores(whole: bool) -> dict[str, Define]:
     return {"WHOLE": whole, "RAGGED": not whole}
 
 
-def workgroup_routes(product: Dispatch, rows: int, columns: int, step: int = 4) -> list[Route]:
-    """A route for each number of rows; `product` as it is but for its grid."""
+def team_offers(product: Dispatch, extent: Extent) -> list[Offer]:
+    """`product` as it is but for its grid, for one row and for a few."""
 
-    def teams(name: str, tall: int, when: bool) -> Route:
-        grid = fold(-(-rows // tall) * -(-columns // TEAM_COLUMNS))
-        defines = {**product.defines, "IN_TEAMS": True, "ROWS": tall}
-        return Route(name, [replace(product, grid=grid, defines=defines)], when, home=GPU)
+    def teams(kind: KernelKind, height: int) -> Offer:
+        grid = extent.workgroups(height, TEAM_COLUMNS)
+        defines = {**product.defines, "IN_TEAMS": True, "ROWS": height}
+        return Offer(kind, replace(product, grid=grid, defines=defines))
 
-    return [
-        teams("team gemv", 1, rows == 1),
-        teams("team few rows", TEAM_ROWS, rows <= FEW_ROWS),
-        *tile_routes(product, rows, columns, step),
-    ]
+    return [teams(TEAM_GEMV, 1), teams(TEAM_FEW_ROWS, TEAM_ROWS)]
 
 
-def tile_routes(
+def tile_offers(
     product: Dispatch,
-    rows: int,
-    columns: int,
+    extent: Extent,
     step: int = 4,
-    matrices: int = 1,
     rows_first: bool = False,
     columns_first: bool = False,
     when: bool | None = None,
-) -> list[Route]:
-    """In large tiles, or where these would be few, in small ones. `step`: quads in depth at a time.
+) -> list[Offer]:
+    """`product` as it is but for its grid, in large and in small tiles. `step`: quads in depth at a time.
 
-    `rows_first`, `columns_first`: whether it is not steps in depth that lie together in memory.
+    `rows_first`, `columns_first`: neighbours in memory are rows or columns of an operand, not steps in depth.
     """
     order = {"ROWS_FIRST": rows_first, "COLUMNS_FIRST": columns_first}
 
-    def tiles(name: str, side: int, when: bool | None) -> Route:
-        grid = fold(matrices * -(-rows // side) * -(-columns // side))
+    def tiles(kind: KernelKind, side: int) -> Offer:
         defines = {**product.defines, **order, "IN_TILES": True, "QUADS": step, "SIDE": side}
-        return Route(name, [replace(product, grid=grid, defines=defines)], when, home=GPU)
+        return Offer(kind, replace(product, grid=extent.workgroups(side, side), defines=defines), when)
 
-    many = matrices * rows * columns >= MANY_ELEMENTS
-    return [
-        tiles("large tile gemm", LARGE_SIDE, when is not False and many),
-        tiles("small tile gemm", SMALL_SIDE, when),
-    ]
+    return [tiles(kind, side) for kind, side in TILE_SIDES.items()]

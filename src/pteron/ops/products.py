@@ -1,0 +1,126 @@
+"""One table for all matrix products: which kind of kernel is taken, at which sizes and on which devices.
+
+A family of products (of floats, of 4-bit weights, a convolution, ...) offers the kernels that it has, each as
+one of the kinds below. The table decides the rest, so every family changes from one kernel to another at the
+same sizes, and a new family needs no thresholds of its own:
+
+    extent = Extent(rows, columns)
+    return product_routes(extent, [
+        Offer(TEAM_GEMV, Dispatch("mine_teams", bindings, params, extent.workgroups(1, 8))),
+        Offer(GEMM, Dispatch("mine", bindings, params, extent.invocations(4, 4))),
+    ])
+
+Convolutions are products as well: their rows are the channels of a group, their columns the positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pteron.ir.rule import GPU, SOFTWARE, SUBGROUP, WORKGROUP, Dispatch, Grid, Route, fold, quads, threads
+
+FEW_ROWS = 16  # up to here teams are faster than tiles, most of whose rows would be empty
+FEW_PACKED_ROWS = 8  # the same where a team unpacks the weights again for every four rows
+FEW_SUBGROUP_ROWS = 8
+WORTH_TILES = 16  # rows of a convolution (channels of a group) that fill enough of a tile
+MANY_ELEMENTS = 128 * 64 * 64  # an output of this size has enough large tiles to keep a GPU busy
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The output of a product: matrices, and the rows and columns of each."""
+
+    rows: int
+    columns: int
+    matrices: int = 1
+
+    @property
+    def elements(self) -> int:
+        return self.matrices * self.rows * self.columns
+
+    def workgroups(self, height: int, width: int) -> Grid:
+        """One workgroup for each block of `height` rows and `width` columns."""
+        return fold(self._blocks(height, width))
+
+    def invocations(self, height: int, width: int) -> Grid:
+        """One invocation for each block."""
+        return fold(-(-self._blocks(height, width) // WORKGROUP))
+
+    def element_quads(self) -> Grid:
+        """One invocation for every four elements that follow each other in memory."""
+        return threads(quads(self.elements))
+
+    def _blocks(self, height: int, width: int) -> int:
+        return self.matrices * -(-self.rows // height) * -(-self.columns // width)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelKind:
+    """How a kernel divides its work, and so for which devices and sizes it is taken."""
+
+    name: str
+    home: str | None = None  # the kind of device it is written for
+    needs: tuple[str, ...] = ()
+    fits: Callable[[Extent], bool] | None = None  # None: every size
+
+
+def _is_one_row(extent: Extent) -> bool:
+    return extent.rows == 1
+
+
+# Subgroups: lanes hand each other the elements of one operand.
+SUBGROUP_GEMV = KernelKind("subgroup gemv", SOFTWARE, (SUBGROUP,), _is_one_row)
+SUBGROUP_FEW_ROWS = KernelKind(
+    "subgroup few rows", SOFTWARE, (SUBGROUP,), lambda extent: extent.rows <= FEW_SUBGROUP_ROWS
+)
+SUBGROUP_GEMM = KernelKind("subgroup gemm", SOFTWARE, (SUBGROUP,))
+# Teams: lanes divide the depth of a few columns.
+TEAM_GEMV = KernelKind("team gemv", GPU, (), _is_one_row)
+TEAM_FEW_ROWS = KernelKind("team few rows", GPU, (), lambda extent: extent.rows <= FEW_ROWS)
+TEAM_FEW_PACKED_ROWS = KernelKind("team few rows", GPU, (), lambda extent: extent.rows <= FEW_PACKED_ROWS)
+# Tiles: a workgroup keeps a part of both operands in its memory.
+LARGE_TILE = KernelKind("large tile gemm", GPU, (), lambda extent: extent.elements >= MANY_ELEMENTS)
+SMALL_TILE = KernelKind("small tile gemm", GPU)
+# Invocations by themselves: for every device, where rows are whole quads of float32 or of packed weights.
+GEMV = KernelKind("gemv", fits=_is_one_row)
+GEMM = KernelKind("gemm")
+# For every device, element type and shape.
+ANY = KernelKind("any")
+
+# The best first: a call takes the first kernel that fits its size and is offered on the device.
+ORDER = (
+    SUBGROUP_GEMV,
+    SUBGROUP_FEW_ROWS,
+    SUBGROUP_GEMM,
+    TEAM_GEMV,
+    TEAM_FEW_ROWS,
+    TEAM_FEW_PACKED_ROWS,
+    GEMV,
+    LARGE_TILE,
+    SMALL_TILE,
+    GEMM,
+    ANY,
+)
+_PLACES = {kind: place for place, kind in enumerate(ORDER)}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A kernel of one kind, and what it requires beyond that."""
+
+    kind: KernelKind
+    dispatch: Dispatch
+    when: bool | None = None  # whether it can compute the live shape; None: it can compute every one
+    needs: tuple[str, ...] = ()
+
+    def route(self, extent: Extent) -> Route:
+        kind, when = self.kind, self.when
+        if kind.fits is not None:
+            when = when is not False and kind.fits(extent)
+        return Route(kind.name, [self.dispatch], when, (*kind.needs, *self.needs), kind.home)
+
+
+def product_routes(extent: Extent, offers: Iterable[Offer]) -> list[Route]:
+    """The routes of a product, in the order of the table."""
+    return [offer.route(extent) for offer in sorted(offers, key=lambda offer: _PLACES[offer.kind])]
