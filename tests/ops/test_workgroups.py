@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pteron.gpu.wgpu.device import Device
-from pteron.ops import workgroups
+from pteron.ops import products
 from tests.ops import test_conv, test_q8ta
 from tests.support.rules import check_rule
 
@@ -19,7 +19,7 @@ LIVES = (70, 17, 64, 70)  # rows: more than teams take, a part of a tile, one an
 
 @pytest.fixture(autouse=True)
 def large_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workgroups, "MANY_ELEMENTS", 1)
+    monkeypatch.setattr(products, "MANY_ELEMENTS", 1)
 
 
 pytestmark = pytest.mark.parametrize("routed", ["GPU"], indirect=True)

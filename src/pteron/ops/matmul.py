@@ -42,8 +42,8 @@ from pteron.ops.products import (
 )
 from pteron.ops.shapes import broadcast, broadcast_strides
 
-# Teams have SLICES lanes to the depth of four columns, and QUADS such fours. Where b is transposed, neighbours
-# in depth lie together in memory; otherwise neighbouring columns do.
+# Teams have SLICES lanes to the depth of four columns, and QUADS such fours. Where b is transposed,
+# neighbours in depth lie together in memory; otherwise neighbouring columns do.
 TEAMS = {True: {"SLICES": 64, "QUADS": 1}, False: {"SLICES": 16, "QUADS": 8}}
 # Tiles have DOWN by ACROSS lanes, with 4 * HEIGHT rows and four columns to each.
 TILES: Mapping[KernelKind, Mapping[str, int]] = {
