@@ -2,55 +2,74 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 from pteron.errors import InputError, PteronError
-from pteron.extras import needs
+from pteron.extras import MissingExtra
+from pteron.llm.bounded import Worker, WorkFailed
+from pteron.llm.tokenizer import prompt_worker
 
 Message: TypeAlias = Mapping[str, Any]  # {"role": "user", "content": "..."}
 
 
 class ChatTemplate:
-    """A Jinja template of Hugging Face's kind, run where it reaches nothing but its variables."""
+    """A Jinja template of Hugging Face's kind. It runs in a sandbox, in a process with limits.
 
-    def __init__(self, source: str, special_tokens: Mapping[str, str] | None = None) -> None:
-        with needs("llm", "to use a chat template"):
-            import jinja2
-            from jinja2.ext import loopcontrols
-            from jinja2.sandbox import ImmutableSandboxedEnvironment
+    special_tokens: what the template can ask for by name, such as `bos_token`.
+    name: what errors call it. worker: the tokenizer's, which then knows the control tokens.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        special_tokens: Mapping[str, str] | None = None,
+        *,
+        name: str = "the chat template",
+        worker: Worker | None = None,
+    ) -> None:
+        if find_spec("jinja2") is None:
+            raise MissingExtra(
+                "to use a chat template, the package 'jinja2' is needed: pip install 'pteron[llm]'"
+            )
         self.source = source
-        self._special = dict(special_tokens or {})
-        self._errors = jinja2.TemplateError
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = self._raise
-        environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+        self.name = name
+        self._worker = worker or prompt_worker()
         try:
-            self._template = environment.from_string(source)
-        except jinja2.TemplateError as error:
-            raise PteronError(f"the chat template cannot be read: {error}") from error
+            variables = dict(special_tokens or {})
+            self._worker.prepare("template", blame=name, source=source, variables=variables)
+        except WorkFailed as error:
+            raise PteronError(f"{name} cannot be read: {error}") from None
 
     def render(
         self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **variables: Any
     ) -> str:
         """The prompt. `add_generation_prompt` ends it where the assistant's answer begins."""
-        given = {"tools": None, "documents": None, **self._special, **variables}
-        try:
-            return self._template.render(
-                messages=[dict(m) for m in messages], add_generation_prompt=add_generation_prompt, **given
+        return "".join(
+            self.render_parts(
+                messages, as_text=False, add_generation_prompt=add_generation_prompt, **variables
             )
-        except (self._errors, TypeError, KeyError, AttributeError) as error:
-            raise InputError(f"the chat template does not take these messages: {error}") from error
+        )
 
-    def _raise(self, message: str) -> None:
-        raise self._errors(message)
+    def render_parts(
+        self,
+        messages: Sequence[Message],
+        *,
+        as_text: bool,
+        add_generation_prompt: bool = True,
+        **variables: Any,
+    ) -> list[str]:
+        """The prompt, to be tokenized part by part.
 
-
-def _to_json(value: Any, indent: int | None = None) -> str:
-    """Plain JSON: Jinja's own filter escapes HTML, which a prompt is not."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+        as_text: control tokens that the messages spell are cut in two, and so are tokenized as text.
+        """
+        variables = {"add_generation_prompt": add_generation_prompt, **variables}
+        plain = [dict(message) for message in messages]
+        try:
+            parts: list[str] = self._worker.call(
+                "render", blame=self.name, messages=plain, variables=variables, as_text=as_text
+            )
+        except WorkFailed as error:
+            raise InputError(f"{self.name} does not take these messages: {error}") from None
+        return parts

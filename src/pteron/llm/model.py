@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Unpack, cast
 
 from pteron.errors import FormatError, InputError, PteronError
 from pteron.gpu.wgpu.adapters import Adapter
 from pteron.gpu.wgpu.device import Device
+from pteron.llm.bounded import Worker
 from pteron.llm.chat_template import ChatTemplate, Message
 from pteron.llm.decoder import Decoder
-from pteron.llm.generate import Generation, Prompt, Stream, collect
+from pteron.llm.generate import ContextFull, Generation, Prompt, Stream, collect
 from pteron.llm.options import Options, split
 from pteron.llm.session import Session, SessionPool
-from pteron.llm.tokenizer import Tokenizer, special_tokens
+from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker, special_tokens
 from pteron.program import Program
 from pteron.program import load as load_program
 
@@ -37,19 +39,37 @@ def load(
     chat_template: Jinja; left out, it is found like the tokenizer.
     context_length: use less of the context than the program was made for.
     """
-    program = load_program(source, data_path=data_path, device=device)
+    worker = prompt_worker()
+    worker.start()
+    try:
+        program = load_program(source, data_path=data_path, device=device)
+    except BaseException:
+        worker.close()
+        raise
     try:
         found = Companions(program, Path(source) if isinstance(source, (str, Path)) else None)
-        made = found.tokenizer() if tokenizer is None else tokenizer
-        made = made if isinstance(made, Tokenizer) else Tokenizer.from_file(made)
-        template = found.template() if chat_template is None else chat_template
-        decoder = Decoder(program, context_length)
+        with ThreadPoolExecutor(1) as beside:  # the tokenizer is read while the program is built
+            reading = beside.submit(_tokenizer, tokenizer, found, worker)
+            decoder = Decoder(program, context_length)
+            made = reading.result()
         return LanguageModel(
-            decoder, made, template, found.special_tokens(made, decoder), found.description()
+            decoder,
+            made,
+            found.template() if chat_template is None else chat_template,
+            found.special_tokens(made, decoder),
+            found.description(),
+            name=f"the chat template of {found.name}" if chat_template is None else "the chat template given",
         )
     except BaseException:
+        worker.close()
         program.close()
         raise
+
+
+def _tokenizer(given: Tokenizer | str | Path | None, found: Companions, worker: Worker) -> Tokenizer:
+    if given is None:
+        return found.tokenizer(worker)
+    return given if isinstance(given, Tokenizer) else Tokenizer.from_file(given, worker=worker)
 
 
 class Companions:
@@ -58,36 +78,54 @@ class Companions:
     def __init__(self, program: Program, path: Path | None) -> None:
         self._program = program
         self._folder = path.parent if path else None
+        self.name = str(path or "the model")
 
     def _read(self, key: str, file: str) -> str | None:
+        beside = self._folder / file if self._folder else None
         try:
             return bytes(self._program.file.named_data(key)).decode("utf-8")
         except FormatError:
-            beside = self._folder / file if self._folder else None
+            pass
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{self.name}: {key} is not UTF-8 text: {error}") from error
+        try:
             return beside.read_text(encoding="utf-8") if beside and beside.is_file() else None
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{beside} is not UTF-8 text: {error}") from error
 
-    def tokenizer(self) -> Tokenizer:
+    def _entries(self, key: str, file: str) -> Mapping[str, Any]:
+        """A JSON object; an empty one if there is none."""
+        try:
+            entries = json.loads(self._read(key, file) or "{}")
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"{self.name}: {key} is not JSON: {error}") from error
+        if not isinstance(entries, dict):
+            raise FormatError(f"{self.name}: {key} is not a JSON object")
+        return entries
+
+    def tokenizer(self, worker: Worker) -> Tokenizer:
         definition = self._read(TOKENIZER, "tokenizer.json")
         if definition is None:
             raise InputError(
                 "no tokenizer in the file and no tokenizer.json beside it: pass tokenizer= (a tokenizer.json)"
             )
-        return Tokenizer(definition)
+        return Tokenizer(definition, name=f"the tokenizer of {self.name}", worker=worker)
 
     def description(self) -> Mapping[str, Any]:
         """What the converter noted about the model."""
-        return cast(Mapping[str, Any], json.loads(self._read(DESCRIPTION, "pteron.model.json") or "{}"))
+        return self._entries(DESCRIPTION, "pteron.model.json")
 
-    def _config(self) -> str:
-        return self._read("tokenizer_config.json", "tokenizer_config.json") or "{}"
+    def _config(self) -> Mapping[str, Any]:
+        return self._entries("tokenizer_config.json", "tokenizer_config.json")
 
     def template(self) -> str | None:
         text = self._read(TEMPLATE, "chat_template.jinja")
         if text is not None:
             return text
-        stated = json.loads(self._config()).get("chat_template")
+        stated = self._config().get("chat_template")
         if isinstance(stated, list):  # several, by name
-            stated = {entry["name"]: entry["template"] for entry in stated}.get("default")
+            named = {e.get("name"): e.get("template") for e in stated if isinstance(e, dict)}
+            stated = named.get("default")
         return stated if isinstance(stated, str) else None
 
     def special_tokens(self, tokenizer: Tokenizer, decoder: Decoder) -> dict[str, str]:
@@ -112,13 +150,19 @@ class LanguageModel:
         chat_template: str | None = None,
         special: Mapping[str, str] | None = None,
         description: Mapping[str, Any] | None = None,
+        *,
+        name: str = "the chat template",
     ) -> None:
         self.decoder = decoder
         self.program = decoder.program
         self.tokenizer = tokenizer
         self.description = description or {}
         self.special_tokens = dict(special or {})
-        self.chat_template = ChatTemplate(chat_template, self.special_tokens) if chat_template else None
+        self.chat_template = (
+            ChatTemplate(chat_template, self.special_tokens, name=name, worker=tokenizer.worker)
+            if chat_template
+            else None
+        )
         self.sessions = SessionPool(self)
         self.context_length = decoder.context_length
         self.max_length = decoder.max_length
@@ -128,39 +172,75 @@ class LanguageModel:
         found = self.tokenizer.id_of(self.special_tokens.get("eos_token", ""))
         return frozenset(() if found is None else (found,))
 
-    def stream(self, prompt: Prompt, *, session: Session | None = None, **options: Unpack[Options]) -> Stream:
-        """The answer to a prompt (text, tokens, or messages), piece by piece. See `Options` for the rest."""
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        session: Session | None = None,
+        allow_special: bool = False,
+        **options: Unpack[Options],
+    ) -> Stream:
+        """The answer to a prompt (text, tokens, or messages), piece by piece.
+
+        allow_special: see `encode`. `Options` explains the rest.
+        """
         sampling, limits = split(options)
-        return Stream(self, self.encode(prompt), sampling, limits, session)
+        return Stream(self, self.encode(prompt, allow_special=allow_special), sampling, limits, session)
 
     def generate(
-        self, prompt: Prompt, *, session: Session | None = None, **options: Unpack[Options]
+        self,
+        prompt: Prompt,
+        *,
+        session: Session | None = None,
+        allow_special: bool = False,
+        **options: Unpack[Options],
     ) -> Generation:
         """The whole answer to a prompt, with statistics."""
-        with self.stream(prompt, session=session, **options) as stream:
+        with self.stream(prompt, session=session, allow_special=allow_special, **options) as stream:
             return collect(stream)
 
     def session(self) -> Session:
         """A new conversation with a KV state of its own, on the same weights."""
         return Session(self)
 
-    def encode(self, prompt: Prompt) -> list[int]:
-        """A prompt as tokens: text with the special tokens that begin one, messages by the chat template."""
-        if isinstance(prompt, str):
-            return self._with_bos(self.tokenizer.encode(prompt))
-        if len(prompt) and isinstance(prompt[0], Mapping):
-            return self.tokenizer.encode(
-                self.chat_prompt(cast(Sequence[Message], prompt)), add_special_tokens=False
-            )
+    def encode(self, prompt: Prompt, *, allow_special: bool = False) -> list[int]:
+        """A prompt as tokens: text with the special tokens that begin one, messages by the chat template.
+
+        allow_special: a message that spells a control token, such as <|im_end|>, gets that token. By default
+            it gets the tokens of the text, so that no message can end its turn and begin another.
+        """
+        try:
+            if isinstance(prompt, str):
+                return self._with_bos(self.tokenizer.encode(prompt, most=self.context_length))
+            if len(prompt) and isinstance(prompt[0], Mapping):
+                parts = self._chat_parts(cast(Sequence[Message], prompt), as_text=not allow_special)
+                return self.tokenizer.encode(parts, add_special_tokens=False, most=self.context_length)
+        except TooLong:
+            raise ContextFull(
+                f"the prompt has more tokens than the model's context, which holds {self.context_length}"
+            ) from None
         return self._check_tokens(cast(Sequence[int], prompt))
+
+    def _chat_parts(self, messages: Sequence[Message], as_text: bool) -> list[str]:
+        """Messages as the parts of a text. Those that are certainly too long are not rendered at all."""
+        characters = sum(len(m["content"]) for m in messages if isinstance(m.get("content"), str))
+        if (
+            characters > self.context_length * self.tokenizer.longest_token
+            or len(messages) > self.context_length
+        ):
+            raise TooLong("the messages alone fill the context")
+        return self._template().render_parts(messages, as_text=as_text)
 
     def chat_prompt(self, messages: Sequence[Message], **variables: Any) -> str:
         """Messages as the text that the chat template makes of them."""
+        return self._template().render(messages, **variables)
+
+    def _template(self) -> ChatTemplate:
         if self.chat_template is None:
             raise PteronError(
                 "the model has no chat template: pass chat_template= to load, or give the prompt as text"
             )
-        return self.chat_template.render(messages, **variables)
+        return self.chat_template
 
     def _with_bos(self, tokens: list[int]) -> list[int]:
         bos = self.decoder.bos_id
@@ -177,6 +257,7 @@ class LanguageModel:
         return checked
 
     def close(self) -> None:
+        self.tokenizer.close()
         self.sessions.close()
         self.program.close()
 

@@ -33,12 +33,14 @@ class Session:
         self._lock = threading.RLock()
         self.tokens: list[int] = []  # what the KV state holds
 
-    def stream(self, prompt: Prompt, **options: Unpack[Options]) -> Stream:
+    def stream(self, prompt: Prompt, *, allow_special: bool = False, **options: Unpack[Options]) -> Stream:
         """The answer to the whole conversation so far, piece by piece."""
-        return self._model.stream(prompt, session=self, **options)
+        return self._model.stream(prompt, session=self, allow_special=allow_special, **options)
 
-    def generate(self, prompt: Prompt, **options: Unpack[Options]) -> Generation:
-        return self._model.generate(prompt, session=self, **options)
+    def generate(
+        self, prompt: Prompt, *, allow_special: bool = False, **options: Unpack[Options]
+    ) -> Generation:
+        return self._model.generate(prompt, session=self, allow_special=allow_special, **options)
 
     def reset(self) -> None:
         """Forget the conversation."""

@@ -2,48 +2,85 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pteron.errors import InputError, PteronError
+from pteron.errors import FormatError, InputError, PteronError
 from pteron.extras import needs
+from pteron.llm.bounded import Bounds, Worker, WorkFailed
 
 UNFINISHED = "\ufffd"  # what decoders write for bytes that are not, or not yet, a character
 LONGEST_UNFINISHED = 3  # bytes of a four-byte character whose last one is missing
 LONGEST_WINDOW, SHORT_WINDOW = 64, 16  # tokens; only a stream of broken bytes ever makes a window long
 
 
-class Tokenizer:
-    """A tokenizer in Hugging Face's `tokenizer.json` form."""
+def prompt_worker(bounds: Bounds | None = None) -> Worker:
+    """A process for the tokenizer and the chat template of one model."""
+    return Worker(Path(__file__).with_name("prompt_process.py"), bounds)
 
-    def __init__(self, definition: str) -> None:
+
+class TooLong(InputError):
+    """A text certainly has more tokens than were allowed."""
+
+
+class Tokenizer:
+    """A tokenizer in Hugging Face's `tokenizer.json` form.
+
+    Text is tokenized in a process with limits: the regular expressions of a definition can be endless work,
+    and the library holds Python's lock all the while. Tokens are decoded here, which is short work.
+    """
+
+    def __init__(self, definition: str, *, name: str = "the tokenizer", worker: Worker | None = None) -> None:
         with needs("llm", "to read a tokenizer"):
             import tokenizers
+        self.name = name
+        self.worker = worker or prompt_worker()
         try:
-            self._tokenizer: Any = tokenizers.Tokenizer.from_str(definition)
-        except Exception as error:  # tokenizers raises Exception itself
-            raise PteronError(f"the tokenizer cannot be read: {error}") from error
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
+            facts = self.worker.prepare("tokenizer", blame=name, definition=definition)
+        except WorkFailed as error:
+            raise PteronError(f"{name} cannot be read: {error}") from None
+        self.longest_token: int = facts["longest"]  # in characters
+        # The process has read it within its limits, so it can be read here.
+        self._tokenizer: Any = tokenizers.Tokenizer.from_str(definition)
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Tokenizer:
+    def from_file(cls, path: str | Path, **options: Any) -> Tokenizer:
         """From `tokenizer.json`, or a folder that holds it."""
         path = Path(path)
         file = path / "tokenizer.json" if path.is_dir() else path
         try:
-            return cls(file.read_text(encoding="utf-8"))
+            return cls(file.read_text(encoding="utf-8"), **{"name": f"the tokenizer {file}", **options})
         except OSError as error:
             raise InputError(f"tokenizer: cannot read {file}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise FormatError(f"tokenizer: {file} is not UTF-8: {error}") from error
 
     @property
     def vocab_size(self) -> int:
         return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
 
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
+    def encode(
+        self, text: str | Sequence[str], *, add_special_tokens: bool = True, most: int | None = None
+    ) -> list[int]:
+        """The tokens of a text, or of parts that follow each other.
+
+        most: raise TooLong for a text that certainly has more tokens, and do little work for it.
+        """
+        parts = [text] if isinstance(text, str) else list(text)
+        try:
+            tokens: list[int] | None = self.worker.call(
+                "encode", blame=self.name, parts=parts, special=add_special_tokens, most=most
+            )
+        except WorkFailed as error:
+            raise InputError(f"{self.name} does not take this text: {error}") from None
+        if tokens is None:
+            raise TooLong(f"the text has more than {most} tokens")
+        return tokens
+
+    def close(self) -> None:
+        """End the process. It is started again if it is needed."""
+        self.worker.close()
 
     def decode(self, tokens: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=skip_special_tokens))
@@ -157,11 +194,10 @@ def _overlap(text: str, stop: str) -> int:
     return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)
 
 
-def special_tokens(config: bytes | str) -> dict[str, str]:
+def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
     """The named special tokens (`bos_token`, `eos_token`, ...) of a `tokenizer_config.json`."""
-    entries = json.loads(config)
     named = {}
-    for name, value in entries.items():
+    for name, value in config.items():
         text = value.get("content") if isinstance(value, dict) else value
         if name.endswith("_token") and isinstance(text, str):
             named[name] = text

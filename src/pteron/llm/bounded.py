@@ -1,0 +1,183 @@
+"""Work that cannot be trusted to end, in a child process with limits.
+
+Chat templates and tokenizers come with model files. A template can loop for days, and a tokenizer's regular
+expression can too; both hold Python's lock while they do, so no thread can stop them. A child process can be
+stopped. It stays alive between calls: a call costs a tenth of a millisecond.
+
+    worker = Worker(script)
+    worker.prepare("tokenizer", definition=text)      # repeated by itself whenever a new child is started
+    worker.call("encode", blame="the tokenizer of m.pte", text="hello")
+
+The time limit works everywhere. The memory limit is the operating system's: Linux has one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import struct
+import subprocess
+import sys
+import threading
+import weakref
+from dataclasses import dataclass
+from multiprocessing.spawn import get_executable
+from pathlib import Path
+from typing import IO, Any
+
+from pteron.errors import InputError, PteronError
+
+LENGTH = struct.Struct("<Q")  # of the JSON text that follows, in both directions
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one call may use."""
+
+    seconds: float = 10.0
+    nbytes: int = 2 << 30
+
+
+class OutOfBounds(PteronError):
+    """Work took more time or memory than it may, or ended its process. The next call works."""
+
+
+class WorkFailed(Exception):
+    """The work raised an error; the message says which."""
+
+
+class Worker:
+    """A child process that runs `script`, one call at a time. It is started when it is first needed."""
+
+    def __init__(self, script: Path, bounds: Bounds | None = None) -> None:
+        self.bounds = bounds or Bounds()
+        self._script = script
+        self._lock = threading.Lock()
+        self._child: Child | None = None
+        self._prepared: list[tuple[str, dict[str, Any]]] = []
+
+    def start(self) -> None:
+        """Start the child now, so that a later call does not wait for it."""
+        with self._lock:
+            self._running_child()
+
+    def prepare(self, task: str, *, blame: str, **arguments: Any) -> Any:
+        """A call that later ones depend on."""
+        with self._lock:
+            answer = self._ask(self._running_child(), task, blame, arguments)
+            self._prepared.append((task, arguments))
+        return answer
+
+    def call(self, task: str, *, blame: str, **arguments: Any) -> Any:
+        """What a function of the script returns. `blame` names what is at fault if it does not end."""
+        with self._lock:
+            return self._ask(self._running_child(), task, blame, arguments)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._child:
+                self._child.end()
+            self._child = None
+
+    def _running_child(self) -> Child:
+        if self._child is None or not self._child.is_alive:
+            self._child = Child(self._script, self.bounds)
+            for task, arguments in self._prepared:
+                self._ask(self._child, task, task, arguments)
+        return self._child
+
+    def _ask(self, child: Child, task: str, blame: str, arguments: dict[str, Any]) -> Any:
+        try:
+            request = json.dumps([task, arguments]).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(
+                f"{blame} takes plain data (text, numbers, lists, dictionaries): {error}"
+            ) from error
+        try:
+            reply = child.ask(request, self.bounds.seconds)
+        except queue.Empty:
+            child.end()
+            raise OutOfBounds(f"{blame} took more than {self.bounds.seconds:g} s, and was stopped") from None
+        if reply is None:
+            raise OutOfBounds(f"{blame} ended its process ({child.end()})")
+        outcome, value = json.loads(reply)
+        if outcome == "memory":
+            raise OutOfBounds(f"{blame} needs more than {self.bounds.nbytes >> 20} MiB of memory")
+        if outcome == "error":
+            raise WorkFailed(value)
+        return value
+
+
+class Child:
+    """One process, and the thread that talks with it, so that whoever asks can stop waiting."""
+
+    def __init__(self, script: Path, bounds: Bounds) -> None:
+        # A session of its own: Ctrl-C in a terminal is for the parent. -P: nothing beside it is imported.
+        self._process = subprocess.Popen(
+            [os.fsdecode(get_executable()), "-P", str(script), str(bounds.nbytes)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TOKENIZERS_PARALLELISM": "false"},
+            start_new_session=True,
+        )
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._replies: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        threading.Thread(
+            target=_talk, args=(self._process, self._requests, self._replies), daemon=True
+        ).start()
+        self._owner = os.getpid()
+        self._end = weakref.finalize(self, _end, self._owner, self._process, self._requests)
+
+    @property
+    def is_alive(self) -> bool:
+        """False in a process that was forked after the start: the thread is not there."""
+        return self._end.alive and self._owner == os.getpid() and self._process.poll() is None
+
+    def ask(self, request: bytes, seconds: float) -> bytes | None:
+        """The reply; None if the process ended first. Raises queue.Empty when the time is up."""
+        self._requests.put(request)
+        return self._replies.get(timeout=seconds)
+
+    def end(self) -> str:
+        """End the process; how it ended, or was ended before."""
+        self._end()
+        status = self._process.returncode
+        return f"signal {-status}" if status < 0 else f"status {status}"
+
+
+def _talk(
+    process: subprocess.Popen[bytes],
+    requests: queue.SimpleQueue[bytes | None],
+    replies: queue.SimpleQueue[bytes | None],
+) -> None:
+    """Carry requests to the process and replies back, until it ends or is told to."""
+    assert process.stdin and process.stdout
+    with process.stdin, process.stdout:
+        try:
+            while (request := requests.get()) is not None:
+                write_frame(process.stdin, request)
+                replies.put(read_frame(process.stdout))
+        except OSError:  # the process has closed its end
+            replies.put(None)
+
+
+def _end(owner: int, process: subprocess.Popen[bytes], requests: queue.SimpleQueue[bytes | None]) -> None:
+    if owner != os.getpid():  # a forked copy goes; the process is not its own
+        return
+    requests.put(None)
+    process.kill()
+    process.wait()
+
+
+def write_frame(pipe: IO[bytes], data: bytes) -> None:
+    pipe.write(LENGTH.pack(len(data)) + data)
+    pipe.flush()
+
+
+def read_frame(pipe: IO[bytes]) -> bytes | None:
+    """None at the end."""
+    head = pipe.read(LENGTH.size)
+    data = pipe.read(LENGTH.unpack(head)[0]) if len(head) == LENGTH.size else b""
+    return data or None

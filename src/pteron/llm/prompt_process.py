@@ -1,0 +1,232 @@
+"""The child process that turns messages into text and text into tokens. `bounded.Worker` starts it.
+
+It runs what a model file brings: a chat template and a tokenizer. It imports nothing of Pteron, so that it
+starts fast, and answers one request at a time: [task, arguments] in, [outcome, value] out, both as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import IO, Any
+
+MOST_OUTPUT = 1 << 24  # characters that a template may write
+MOST_GROWTH = 16  # how much longer the steps of a tokenizer's decoder may make a text
+HEAD = 16  # characters for every token that may come: of a longer text, so much is tokenized first
+MARK = "\ufdd0"  # Unicode keeps this one for programs' own use; it parts what must not be read as one token
+
+
+class Refused(Exception):
+    """A message for whoever asked."""
+
+
+class Tokenizer:
+    """Text to tokens."""
+
+    def __init__(self, definition: str) -> None:
+        import tokenizers
+
+        self._library = tokenizers.Tokenizer.from_str(definition)
+        self._library.no_padding()
+        self._library.no_truncation()
+        if self._library.decoder is not None:
+            check_decoder(json.loads(self._library.decoder.__getstate__()))
+        added = self._library.get_added_tokens_decoder().values()
+        self.added: dict[str, bool] = {token.content: token.special for token in added}
+        self.longest = max(map(len, self._library.get_vocab(with_added_tokens=True)), default=1)
+
+    def encode(self, parts: Sequence[str], special: bool, most: int | None) -> list[int] | None:
+        """The tokens of texts that follow each other; None if they are certainly more than `most`."""
+        if most is not None and sum(map(len, parts)) > most * self.longest:
+            return None
+        tokens: list[int] = []
+        for part in parts:
+            if most is not None and len(part) > HEAD * most:
+                head = self._library.encode(part[: HEAD * most], add_special_tokens=special)
+                if len(head.ids) > 2 * most:  # a cut word changes the count a little, never by half
+                    return None
+            tokens += self._library.encode(part, add_special_tokens=special).ids
+        return tokens
+
+
+def check_decoder(decoder: dict[str, Any]) -> None:
+    """The parent decodes tokens itself, at every step of every answer: a decoder must be short work."""
+    growth = 1.0
+    for step in steps_of(decoder):
+        if step["type"] == "Replace":
+            pattern = step["pattern"].get("String")
+            if not pattern:
+                raise Refused("its decoder replaces by a regular expression, which is not supported")
+            growth *= max(1.0, len(step["content"]) / len(pattern))
+    if growth > MOST_GROWTH:
+        raise Refused(f"its decoder can make a text more than {MOST_GROWTH} times as long")
+
+
+def steps_of(decoder: dict[str, Any]) -> list[dict[str, Any]]:
+    if decoder["type"] == "Sequence":
+        return [step for inner in decoder["decoders"] for step in steps_of(inner)]
+    return [decoder]
+
+
+class Template:
+    """Messages to text, by a Jinja template of Hugging Face's kind, in a sandbox."""
+
+    def __init__(self, source: str, variables: Mapping[str, Any], added: Mapping[str, bool]) -> None:
+        import jinja2
+        from jinja2.ext import loopcontrols
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        class Environment(ImmutableSandboxedEnvironment):
+            """Refuses to make huge strings and numbers, where no memory limit does."""
+
+            intercepted_binops = frozenset(["*", "**"])
+
+            def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+                check_product(operator, left, right)
+                return super().call_binop(context, operator, left, right)
+
+        environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+        environment.filters["tojson"] = to_json
+        environment.globals["raise_exception"] = raise_exception
+        environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+        self._syntax = environment.parse(source)
+        self._template: jinja2.Template = environment.from_string(source)
+        self._variables = variables
+        self._added = added
+
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any], as_text: bool
+    ) -> list[str]:
+        """The text, in parts. With `as_text`, no control token that the messages spell is whole in a part."""
+        if as_text and self._controls:
+            messages, variables = self._marked(messages), self._marked(variables)
+        given = {"tools": None, "documents": None, **self._variables, **variables, "messages": messages}
+        pieces, length = [], 0
+        for piece in self._template.generate(given):
+            pieces.append(piece)
+            length += len(piece)
+            if length > MOST_OUTPUT:
+                raise Refused(f"it writes more than {MOST_OUTPUT} characters")
+        return "".join(pieces).split(MARK)
+
+    def _marked(self, value: Any) -> Any:
+        """A value, with a mark behind the first character of every control token in its texts."""
+        if isinstance(value, str):
+            return self._beginnings.sub(rf"\g<0>{MARK}", value)
+        if isinstance(value, list):
+            return [self._marked(each) for each in value]
+        if isinstance(value, dict):
+            return {self._marked(key): self._marked(each) for key, each in value.items()}
+        return value
+
+    @cached_property
+    def _beginnings(self) -> re.Pattern[str]:
+        """The first character of a control token. Only it is consumed: tokens may overlap."""
+        return re.compile("(?=" + "|".join(map(re.escape, self._controls)) + ").", re.DOTALL)
+
+    @cached_property
+    def _controls(self) -> list[str]:
+        """The tokens that mean something to the model, and that no message may write.
+
+        They are the special ones, the named ones (bos_token and the like), and those that the template
+        writes. A token that the template looks for in messages, as some do for </think>, is none.
+        """
+        from jinja2 import nodes
+
+        def constants(*roots: nodes.Node) -> str:
+            found = [c.value for root in roots for c in root.find_all(nodes.Const)]
+            return "\0".join(text for text in found if isinstance(text, str))
+
+        methods = [c for c in self._syntax.find_all(nodes.Call) if isinstance(c.node, nodes.Getattr)]
+        looked_for = constants(*methods, *self._syntax.find_all(nodes.Compare))
+        data = [node.data for node in self._syntax.find_all(nodes.TemplateData)]
+        written = "\0".join([*data, constants(self._syntax)])
+        named = {text for text in self._variables.values() if isinstance(text, str)}
+
+        def is_control(text: str) -> bool:
+            return self._added[text] or text in named or (text in written and text not in looked_for)
+
+        return [text for text in self._added if len(text) > 1 and text.strip() and is_control(text)]
+
+
+def check_product(operator: str, left: Any, right: Any) -> None:
+    if operator == "*":
+        for value, times in ((left, right), (right, left)):
+            is_repetition = isinstance(value, (str, bytes, list, tuple)) and isinstance(times, int)
+            if is_repetition and len(value) * times > MOST_OUTPUT:
+                raise Refused(f"it repeats a value of length {len(value)} {times} times")
+    elif isinstance(left, int) and isinstance(right, int) and right * left.bit_length() > 1 << 16:
+        raise Refused(f"it raises a number to the power of {right}")
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Plain JSON: Jinja's own filter escapes HTML, which a prompt is not."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def raise_exception(message: str) -> None:
+    raise Refused(message)
+
+
+class Tasks:
+    """What can be asked. The first two are asked before the others."""
+
+    def __init__(self) -> None:
+        self._tokenizer: Tokenizer | None = None
+        self._template: Template | None = None
+
+    def tokenizer(self, definition: str) -> dict[str, Any]:
+        self._tokenizer = Tokenizer(definition)
+        return {"longest": self._tokenizer.longest}
+
+    def template(self, source: str, variables: dict[str, Any]) -> None:
+        self._template = Template(source, variables, self._tokenizer.added if self._tokenizer else {})
+
+    def encode(self, parts: list[str], special: bool, most: int | None) -> list[int] | None:
+        assert self._tokenizer
+        return self._tokenizer.encode(parts, special, most)
+
+    def render(self, messages: list[Any], variables: dict[str, Any], as_text: bool) -> list[str]:
+        assert self._template
+        return self._template.render(messages, variables, as_text)
+
+
+def answer(work: Callable[..., Any], arguments: dict[str, Any]) -> tuple[str, Any]:
+    try:
+        return "value", work(**arguments)
+    except MemoryError:
+        return "memory", None
+    except Refused as error:
+        return "error", str(error)
+    except BaseException as error:  # the tokenizer's library panics with a BaseException
+        return "error", f"{type(error).__name__}: {error}"
+
+
+def limit_memory(nbytes: int) -> None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (nbytes, nbytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
+    """Answer until the parent closes the pipe, or is gone."""
+    tasks = Tasks()
+    length = struct.Struct("<Q")
+    while len(head := requests.read(length.size)) == length.size:
+        task, arguments = json.loads(requests.read(length.unpack(head)[0]))
+        reply = json.dumps(answer(getattr(tasks, task), arguments)).encode()
+        replies.write(length.pack(len(reply)) + reply)
+        replies.flush()
+
+
+if __name__ == "__main__":
+    limit_memory(int(sys.argv[1]))
+    serve(sys.stdin.buffer, sys.stdout.buffer)
