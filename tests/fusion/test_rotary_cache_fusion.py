@@ -17,7 +17,7 @@ from pteron.fusion import PASSES, fuse
 from pteron.gpu.wgpu.device import Device
 from pteron.ir.dtypes import DType
 from pteron.ir.values import Graph, SymInt
-from pteron.measure.workload import workload
+from pteron.ir.work import Cost, cost
 from tests.support.replay import poison
 from tests.support.rules import OneNode, Sym, compare
 from tests.support.sketch import Sketch, live
@@ -225,13 +225,24 @@ def test_what_it_is_for() -> None:
 
 
 def test_its_work_is_counted_as_that_of_attention() -> None:
-    def flops(graph: Graph) -> int | None:
+    def costs(graph: Graph) -> list[Cost]:
         swept = live(graph)
         swept.resize({p.value.id: 9 for p in graph.inputs if isinstance(p.value, SymInt)})
-        return workload(graph.nodes[-1], swept.live).flops
+        return [cost(node, swept.live) for node in graph.nodes]
 
-    apart, together = flops(drawn()), flops(fuse(drawn()))
-    assert apart == together == 4 * 4 * 8 * (10 + 11 + 12 + 13)  # heads and their width, and visible keys
+    rotary, attention = costs(drawn())
+    (together,) = costs(fuse(drawn()))
+    assert attention.flops == together.flops == 4 * 4 * 8 * (10 + 11 + 12 + 13)  # heads, width, visible keys
+    queries, keys, table, caches = (
+        4 * 4 * 8,
+        4 * 2 * 8,
+        4 * 4,
+        2 * 13 * 2 * 8,
+    )  # elements; 13 rows are visible
+    assert rotary.nbytes == 4 * (2 * queries + 2 * keys + table)
+    assert attention.nbytes == 4 * (2 * queries + 2 * keys + caches)
+    # The rotated queries are written once more; the rotated keys go straight into their cache.
+    assert together.nbytes == 4 * (3 * queries + 2 * keys + table + caches)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,7 @@ import pteron
 import pteron.ops
 from pteron.cli.app import app
 from pteron.gpu.wgpu import timing
-from pteron.ir import op as registry
-from pteron.ir.dtypes import DType
-from pteron.ir.values import Constant, Node, SymInt, Tensor, values_in
 from pteron.measure.profile import profile, trace
-from pteron.measure.workload import workload
 from tests.support import DATA
 
 RMS, ATTENTION, EMBEDDING = (DATA / f"{name}.pte" for name in ("dyn_rms", "sdpa_dyn", "emb_dyn"))
@@ -179,64 +175,3 @@ def test_the_trace_is_a_timeline(tmp_path, timestamps):
     assert len(gpu) == 7 and all(e["dur"] > 0 for e in gpu)
     assert gpu[0]["ts"] == pytest.approx(host[2]["ts"])
     assert {e["args"]["name"] for e in events if e["name"] == "thread_name"} == {"host", "GPU"}
-
-
-# -- how much work --------------------------------------------------------------------------------
-
-
-class Hand:
-    """A node made by hand, and its live shapes."""
-
-    def __init__(self):
-        self.values, self.live = [], []
-
-    def tensor(self, shape, dtype=DType.float32, constant=False):
-        data = Constant(memoryview(b""), dtype.label) if constant else None
-        self.values.append(Tensor(len(self.values), dtype, shape, f"v{len(self.values)}", data))
-        self.live.append(shape)
-        return self.values[-1]
-
-    def integer(self, value):
-        self.values.append(SymInt(len(self.values), "n"))
-        self.live.append(value)
-        return self.values[-1]
-
-    def work(self, name, *args):
-        spec = registry.find(name)
-        bound = spec.bind(list(args))
-        reads = tuple(v for a in bound[:-1] for v in values_in(a))
-        node = Node(0, name, spec, bound, reads, tuple(values_in(bound[-1])), (), "test")
-        return workload(node, self.live)
-
-
-def test_a_linear_multiplies_and_adds():
-    hand = Hand()
-    x, w, y = hand.tensor((3, 8)), hand.tensor((5, 8), constant=True), hand.tensor((3, 5))
-    found = hand.work("aten.linear.default", x, w, None, y)
-    assert (found.flops, found.nbytes) == (2 * 3 * 5 * 8, 4 * (24 + 40 + 15))
-
-
-def test_an_added_product_does_not_count_what_is_added_as_a_factor():
-    hand = Hand()
-    c, a, b, y = (hand.tensor(s) for s in ((5,), (3, 8), (8, 5), (3, 5)))
-    assert hand.work("aten.addmm.default", c, a, b, 1, 1, y).flops == 2 * 3 * 5 * 8
-
-
-def test_attention_counts_the_keys_that_are_seen():
-    hand = Hand()
-    q, k, v = hand.tensor((1, 2, 8, 16)), hand.tensor((1, 2, 2, 16)), hand.tensor((1, 2, 2, 16))
-    keys, values = hand.tensor((1, 64, 2, 16)), hand.tensor((1, 64, 2, 16))
-    y = hand.tensor((1, 2, 8, 16))
-    position = hand.integer(10)
-    found = hand.work(
-        "sdpa_with_kv_cache.default", q, k, v, keys, values, position, 2, None, 0.0, True, None, y
-    )
-    assert found.flops == 4 * 8 * 16 * (11 + 12)
-    assert found.nbytes == 4 * (2 * 256 + 2 * 64 + 2 * 12 * 32)  # 12 of the 64 rows of each cache
-
-
-def test_a_lookup_reads_the_rows_it_takes():
-    hand = Hand()
-    table, indices = hand.tensor((1000, 16), constant=True), hand.tensor((3,), DType.int32)
-    found = hand.work("aten.embedding.default", table, indices, -1, False, False, hand.tensor((3, 16)))
-    assert (found.flops, found.nbytes) == (None, 4 * (48 + 3 + 48))

@@ -15,7 +15,6 @@ from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_js
 
 if TYPE_CHECKING:
     from pteron.measure.profile import NodeProfile, OpProfile, Profile
-    from pteron.measure.workload import Workload
 
 
 class Order(StrEnum):
@@ -84,7 +83,7 @@ def profile_json(found: Profile) -> dict[str, Any]:
             "wait_and_read": host.rest,
         },
         "ops": [
-            {"op": o.op, "nodes": o.nodes, "dispatches": o.dispatches, "seconds": o.seconds, **_work(o.work)}
+            {"op": o.op, "nodes": o.nodes, "dispatches": o.dispatches, "seconds": o.seconds, **_amounts(o)}
             for o in found.by_op()
         ],
         "nodes": [
@@ -95,7 +94,7 @@ def profile_json(found: Profile) -> dict[str, Any]:
                 "reads": [list(shape) for shape in n.reads],
                 "writes": [list(shape) for shape in n.writes],
                 "seconds": n.seconds,
-                **_work(n.work),
+                **_amounts(n),
                 "kernels": [d.kernel for d in n.dispatches],
             }
             for n in found.nodes
@@ -103,8 +102,8 @@ def profile_json(found: Profile) -> dict[str, Any]:
     }
 
 
-def _work(work: Workload) -> dict[str, int | None]:
-    return {"flops": work.flops, "bytes": work.nbytes}
+def _amounts(item: OpProfile | NodeProfile) -> dict[str, int | None]:
+    return {"flops": item.cost.flops, "bytes": item.cost.nbytes}
 
 
 def show(name: str, found: Profile, by: Order | None, top: int) -> None:
@@ -153,16 +152,16 @@ def _summary(found: Profile) -> list[tuple[str, str]]:
 
 
 def _costs(item: NodeProfile | OpProfile, whole: float | None) -> tuple[str, ...]:
-    work, seconds = item.work, item.seconds
+    cost, seconds = item.cost, item.seconds
     if not seconds or not whole:
-        return ("", "", nbytes(work.nbytes), "", "")
-    rate = f"{work.flops / seconds / 1e9:.2f}" if work.flops is not None else ""
+        return ("", "", nbytes(cost.nbytes), "", "")
+    rate = f"{cost.flops / seconds / 1e9:.2f}" if cost.flops is not None else ""
     return (
         _ms(seconds),
         f"{100 * seconds / whole:.1f}%",
-        nbytes(work.nbytes),
+        nbytes(cost.nbytes),
         rate,
-        f"{work.nbytes / seconds / 1e9:.2f}",
+        f"{cost.nbytes / seconds / 1e9:.2f}",
     )
 
 

@@ -14,18 +14,26 @@ from pteron.ir.dispatch import Dispatch, Route, quads, threads
 from pteron.ir.live import LiveInt, LiveTensor
 from pteron.ir.op import check, op
 from pteron.ir.values import Graph, Node, Tensor
-from pteron.ops.attention import cached_attention
-from pteron.ops.rope import rotation
+from pteron.ir.work import LiveArguments, Work
+from pteron.ops.attention import cached_attention, sdpa_with_kv_cache_work
+from pteron.ops.rope import rotation, table_rows
 from pteron.ops.writes import check_room
 
 ROTARY = ("et_vk.apply_rotary_emb.default", "et_vk.apply_rotary_emb_hf.default")
 SDPA = "sdpa_with_kv_cache.default"
 
 
+def _work(call: LiveArguments) -> Work:
+    """That of attention, but only some rows of the tables are read."""
+    attention = sdpa_with_kv_cache_work(call)
+    return replace(attention, parts={**attention.parts, **table_rows(call, call["q"].shape[1])})
+
+
 @op(
     "pteron.rotary_sdpa_with_kv_cache",
     mutates=["key_cache", "value_cache"],
     uniforms=["row", "start_pos"],
+    work=_work,
 )
 def rotary_sdpa_with_kv_cache(
     q: LiveTensor,

@@ -17,6 +17,7 @@ from pteron.ir.dispatch import Route
 from pteron.ir.live import LiveTensor
 from pteron.ir.op import op
 from pteron.ir.values import Constant, Graph, Node, Tensor
+from pteron.ir.work import multiplies
 from pteron.ops.linear_q4 import product_q4
 from pteron.ops.matmul import linear_product
 from pteron.ops.outputs import MOST
@@ -25,7 +26,7 @@ from pteron.ops.outputs import MOST
 LARGEST_NBYTES = 128 << 20
 
 
-@op("pteron.linears_q4gsw")
+@op("pteron.linears_q4gsw", work=multiplies("x"))
 def linears_q4gsw(
     x: LiveTensor,
     weights: LiveTensor,
@@ -37,7 +38,7 @@ def linears_q4gsw(
     return product_q4(x, weights, scales, group_size, bias, outs)
 
 
-@op("pteron.linears")
+@op("pteron.linears", work=multiplies("x"))
 def linears(
     x: LiveTensor, weight: LiveTensor, bias: LiveTensor | None, outs: tuple[LiveTensor, ...]
 ) -> list[Route]:

@@ -17,9 +17,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pteron.ir.values import Arg, SymInt, Tensor, Value, values_in
+
+if TYPE_CHECKING:
+    from pteron.ir.work import WorkRule
 
 
 class OpError(Exception):
@@ -54,6 +57,7 @@ class OpSpec:
     mutates: frozenset[str]  # tensors written in place
     uniforms: frozenset[str]  # SymInts that kernels read; they are not read when planning
     alias: str | None  # `out` has the same bytes as this argument, in the same order
+    work: WorkRule | None  # operations and bytes; None: no product, and every tensor is read whole
 
     def bind(self, args: Iterable[Arg]) -> tuple[Arg, ...]:
         """Arguments as the rule takes them: counted, and scalars coerced."""
@@ -79,7 +83,11 @@ _REGISTRY: dict[str, OpSpec] = {}
 
 
 def op(
-    *names: str, mutates: Iterable[str] = (), uniforms: Iterable[str] = (), alias: str | None = None
+    *names: str,
+    mutates: Iterable[str] = (),
+    uniforms: Iterable[str] = (),
+    alias: str | None = None,
+    work: WorkRule | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a rule under the names that files use for it."""
 
@@ -102,6 +110,7 @@ def op(
                 frozenset(mutates),
                 frozenset(uniforms),
                 alias,
+                work,
             )
         return rule
 

@@ -33,6 +33,7 @@ from pteron.ir.dtypes import DType
 from pteron.ir.live import LiveInt, LiveResult, LiveTensor
 from pteron.ir.op import OpError, check, op
 from pteron.ir.values import Shape, numel
+from pteron.ir.work import LiveArguments, Work, WorkRule, first_rows, looks_up, multiplies, reads_part_of
 
 __all__ = [
     "GPU",
@@ -45,6 +46,7 @@ __all__ = [
     "Define",
     "Dispatch",
     "Grid",
+    "LiveArguments",
     "LiveInt",
     "LiveResult",
     "LiveTensor",
@@ -55,12 +57,18 @@ __all__ = [
     "Scratch",
     "Shape",
     "Shared",
+    "Work",
+    "WorkRule",
     "check",
     "copy_dispatch",
     "describe",
+    "first_rows",
     "fold",
+    "looks_up",
+    "multiplies",
     "numel",
     "op",
     "quads",
+    "reads_part_of",
     "threads",
 ]

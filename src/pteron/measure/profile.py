@@ -7,12 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from pteron.gpu.executor import Launch
 from pteron.gpu.wgpu.timing import Span, Stopwatch, has_timestamps, stopwatch
-from pteron.ir.values import Shape, Tensor
-from pteron.measure.workload import Workload, shape_of, workload
+from pteron.ir.live import Live
+from pteron.ir.values import Shape, Tensor, Value
+from pteron.ir.work import Cost, cost
 from pteron.method import Method
 
 
@@ -44,7 +45,7 @@ class NodeProfile:
     route: str
     reads: tuple[Shape, ...]  # live shapes
     writes: tuple[Shape, ...]
-    work: Workload
+    cost: Cost
     dispatches: tuple[DispatchProfile, ...]
 
     @property
@@ -59,7 +60,7 @@ class OpProfile:
     op: str
     nodes: int
     dispatches: int
-    work: Workload
+    cost: Cost
     seconds: float | None
 
 
@@ -175,20 +176,24 @@ def _nodes(method: Method, calls: list[list[Span]]) -> Iterable[NodeProfile]:
             index,
             node.name,
             plan.route,
-            tuple(shape_of(v, live.live) for v in node.reads if isinstance(v, Tensor)),
-            tuple(shape_of(v, live.live) for v in node.writes if isinstance(v, Tensor)),
-            workload(node, live.live),
+            _shapes(node.reads, live.live),
+            _shapes(node.writes, live.live),
+            cost(node, live.live),
             tuple(dispatch(number, launch) for number, launch in found),
         )
 
 
+def _shapes(values: Iterable[Value], live: Sequence[Live]) -> tuple[Shape, ...]:
+    return tuple(cast(Shape, live[v.id]) for v in values if isinstance(v, Tensor))
+
+
 def _summary(op: str, nodes: Sequence[NodeProfile]) -> OpProfile:
-    counted = [n.work.flops for n in nodes if n.work.flops is not None]
+    counted = [n.cost.flops for n in nodes if n.cost.flops is not None]
     return OpProfile(
         op,
         len(nodes),
         sum(len(n.dispatches) for n in nodes),
-        Workload(sum(counted) if counted else None, sum(n.work.nbytes for n in nodes)),
+        Cost(sum(counted) if counted else None, sum(n.cost.nbytes for n in nodes)),
         total(n.seconds for n in nodes),
     )
 

@@ -17,14 +17,17 @@ from pteron.ir.rule import (
     Bound,
     Define,
     Dispatch,
+    LiveArguments,
     LiveInt,
     LiveTensor,
     Route,
     Scratch,
     Shape,
     Shared,
+    Work,
     check,
     describe,
+    first_rows,
     fold,
     op,
     threads,
@@ -135,12 +138,14 @@ def attention(
     }
     defines: dict[str, Define] = {"WIDTH": width, "CAUSAL": causal, "FROM_POSITION": context is None}
     bindings: dict[str, Bound] = {"q": q, "k": k, "v": v, "y": out, "start_pos": start_pos}
-    plain = Work(bindings, params, defines, queries, keys)
+    plain = Operands(bindings, params, defines, queries, keys)
     masked = plain
     if mask is not None:
         strides = _mask_strides(mask, (queries.batch, heads, queries.length), keys.length)
         kind = {"HAS_MASK": True, "MASK_IS_BOOL": mask.dtype.label == "bool"}
-        masked = Work({**bindings, "mask": mask}, {**params, **strides}, {**defines, **kind}, queries, keys)
+        masked = Operands(
+            {**bindings, "mask": mask}, {**params, **strides}, {**defines, **kind}, queries, keys
+        )
     largest = layout(q.max_shape), layout(k.max_shape)
     routes = []
     if width % 4 == 0 and width <= WIDEST:
@@ -151,20 +156,20 @@ def attention(
 
 
 @dataclass(frozen=True, slots=True)
-class Work(Shared):
-    """What the kernels have in common, and the operands that it is about."""
+class Operands(Shared):
+    """What the kernels have in common, and the sizes of the queries and keys."""
 
     queries: Heads
     keys: Heads
 
 
-def _general(work: Work, out: LiveTensor) -> Route:
+def _general(operands: Operands, out: LiveTensor) -> Route:
     """Any width, any mask: an invocation for each row."""
     whole = out.max_shape[-1] % 4 == 0
     y, narrowing = (out, []) if whole else widened(out)
-    work = replace(work, bindings={**work.bindings, "y": y})
+    operands = replace(operands, bindings={**operands.bindings, "y": y})
     code = STORE_QUADS if whole else STORE_ELEMENTS
-    return Route("any", [work.dispatch("attention", threads(work.queries.rows), code), *narrowing])
+    return Route("any", [operands.dispatch("attention", threads(operands.queries.rows), code), *narrowing])
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +185,7 @@ class Cut:
     most: int  # chunks: one invocation merges them
 
     def dispatches(
-        self, kernel: str, plain: Work, masked: Work, largest: tuple[Heads, Heads], together: int = 1
+        self, kernel: str, plain: Operands, masked: Operands, largest: tuple[Heads, Heads], together: int = 1
     ) -> list[Dispatch]:
         """A kernel that leaves a part of each chunk, `together` rows to a workgroup, and the merging."""
         queries, per_row = plain.queries, plain.queries.width // 4
@@ -189,13 +194,13 @@ class Cut:
         few = replace(largest[0], length=min(largest[0].length, FEW - 1)).rows
         parts = Scratch("parts", 16 * (per_row + 1) * max(few, min(MOST_PARTS, few * most)))
 
-        def with_parts(work: Work, *without: str) -> Work:
-            kept = {name: bound for name, bound in work.bindings.items() if name not in without}
+        def with_parts(operands: Operands, *without: str) -> Operands:
+            kept = {name: bound for name, bound in operands.bindings.items() if name not in without}
             return replace(
-                work,
+                operands,
                 bindings={**kept, "parts": parts},
-                params={**work.params, "chunks": chunks},
-                defines={**work.defines, "SPLIT": True, "STEP": self.step},
+                params={**operands.params, "chunks": chunks},
+                defines={**operands.defines, "SPLIT": True, "STEP": self.step},
             )
 
         merging = with_parts(plain, "q", "k", "v")
@@ -205,22 +210,22 @@ class Cut:
         ]
 
 
-def _split(plain: Work, masked: Work, largest: tuple[Heads, Heads]) -> Route:
+def _split(plain: Operands, masked: Operands, largest: tuple[Heads, Heads]) -> Route:
     """Few queries: a workgroup for each chunk of keys."""
     dispatches = Cut(step=32, most=32).dispatches("attention_split", plain, masked, largest)
     return Route("split", dispatches, when=plain.queries.length < FEW, home=GPU)
 
 
-def _decode(work: Work, largest: tuple[Heads, Heads]) -> Route:
+def _decode(operands: Operands, largest: tuple[Heads, Heads]) -> Route:
     """Few queries: lanes divide the keys of a chunk, and heads that share keys are taken together."""
     together = _divisor(largest[0].heads // largest[1].heads, MOST_TOGETHER)
     rolled = replace(
-        work,
-        params={**work.params, "quads": work.queries.width // 4},
-        defines={**work.defines, "ROLLED": True, "TOGETHER": together},
+        operands,
+        params={**operands.params, "quads": operands.queries.width // 4},
+        defines={**operands.defines, "ROLLED": True, "TOGETHER": together},
     )
-    dispatches = Cut(step=64, most=8).dispatches("attention_decode", work, rolled, largest, together)
-    fits = work.queries.length < FEW and work.queries.heads // work.keys.heads % together == 0
+    dispatches = Cut(step=64, most=8).dispatches("attention_decode", operands, rolled, largest, together)
+    fits = operands.queries.length < FEW and operands.queries.heads // operands.keys.heads % together == 0
     return Route("decode", dispatches, when=fits, needs=SUBGROUP, home=SOFTWARE)
 
 
@@ -229,26 +234,26 @@ def _divisor(n: int, most: int) -> int:
     return max(d for d in range(1, most + 1) if n % d == 0)
 
 
-def _tile(work: Work) -> Route:
+def _tile(operands: Operands) -> Route:
     """Many queries: a subgroup takes some, of all heads that share keys, and 32 keys at a time."""
-    queries, keys = work.queries, work.keys
+    queries, keys = operands.queries, operands.keys
     rows = max(8, min(32, TILE // queries.width // 8 * 8))
     blocks = keys.batch * keys.heads * -(-queries.length * (queries.heads // keys.heads) // rows)
     rolled = replace(
-        work,
-        params={**work.params, "quads": queries.width // 4},
-        defines={**work.defines, "ROLLED": True, "ROWS": rows, "SHARE": queries.width // 32},
+        operands,
+        params={**operands.params, "quads": queries.width // 4},
+        defines={**operands.defines, "ROLLED": True, "ROWS": rows, "SHARE": queries.width // 32},
     )
     return Route("tile", [rolled.dispatch("attention_tile", fold(blocks))], needs=SUBGROUP, home=SOFTWARE)
 
 
-def _flash(work: Work) -> Route:
+def _flash(operands: Operands) -> Route:
     """Many queries: tiles of them meet tiles of keys in workgroup memory."""
-    width = work.queries.width
+    width = operands.queries.width
     # A lane for each element of a head, in whole subgroups. Slices are as deep as 16 KiB allow.
     lanes, depth = 32 * -(-width // 32), 8 if width < WIDEST else 4
-    grid = fold(work.queries.blocks(FLASH_TILE))
-    flash = work.dispatch("attention_flash", grid, LANES=lanes, SLICE=depth, TILE=FLASH_TILE)
+    grid = fold(operands.queries.blocks(FLASH_TILE))
+    flash = operands.dispatch("attention_flash", grid, LANES=lanes, SLICE=depth, TILE=FLASH_TILE)
     return Route("flash", [flash], home=GPU)
 
 
@@ -264,10 +269,33 @@ def _mask_strides(mask: LiveTensor, rows: Shape, keys: int) -> dict[str, int]:
     return dict(zip(names, broadcast_strides(full, (*rows, max(full[3], keys))), strict=True))
 
 
+def _cached_work(call: LiveArguments, causal: bool, *caches: str) -> Work:
+    """Of the caches the visible rows are read. A multiply-add for each score, and another for each value."""
+    batch, length, heads, width = call["q"].shape
+    start = call["start_pos"] or 0
+    seen = start + length
+    pairs = length * start + length * (length + 1) // 2 if causal else length * seen
+    rows = {name: first_rows(call[name], seen, dim=1) for name in caches}
+    return Work(4 * batch * heads * width * pairs, rows)
+
+
+def sdpa_with_kv_cache_work(call: LiveArguments) -> Work:
+    return _cached_work(call, call["is_causal"] or call["mask"] is None, "key_cache", "value_cache")
+
+
+def _custom_sdpa_work(call: LiveArguments) -> Work:
+    return _cached_work(call, call["is_causal"], "k", "v")
+
+
+def _sdpa_work(call: LiveArguments) -> Work:
+    return Work(4 * call["out"].numel * call["k"].shape[-2])
+
+
 @op(
     "sdpa_with_kv_cache.default",
     mutates=["key_cache", "value_cache"],
     uniforms=["start_pos"],
+    work=sdpa_with_kv_cache_work,
 )
 def sdpa_with_kv_cache(
     q: LiveTensor,
@@ -316,7 +344,7 @@ def cached_attention(
     )
 
 
-@op("custom_sdpa.default", uniforms=["start_pos"])
+@op("custom_sdpa.default", uniforms=["start_pos"], work=_custom_sdpa_work)
 def custom_sdpa(
     q: LiveTensor,
     k: LiveTensor,
@@ -340,7 +368,7 @@ def custom_sdpa(
     )
 
 
-@op("et_vk.sdpa.default")
+@op("et_vk.sdpa.default", work=_sdpa_work)
 def sdpa(
     q: LiveTensor, k: LiveTensor, v: LiveTensor, mask: LiveTensor | None, scale: float | None, out: LiveTensor
 ) -> list[Route]:

@@ -14,10 +14,12 @@ from pteron.ir.rule import (
     WORKGROUP,
     Bound,
     Dispatch,
+    LiveArguments,
     LiveTensor,
     Number,
     Route,
     Shape,
+    Work,
     check,
     describe,
     fold,
@@ -97,7 +99,13 @@ def lift(values: Shape, neutral: int) -> Shape:
     return (neutral,) * (3 - len(values)) + values
 
 
-@op("aten.convolution.default")
+def _work(call: LiveArguments) -> Work:
+    """Each element of the output meets one filter; transposed, each of the input does."""
+    meets = call["x"] if call["transposed"] else call["out"]
+    return Work(2 * numel(call["weight"].shape[1:]) * meets.numel)
+
+
+@op("aten.convolution.default", work=_work)
 def convolution(
     x: LiveTensor,
     weight: LiveTensor,
@@ -115,7 +123,7 @@ def convolution(
     )
 
 
-@op("et_vk.conv_with_clamp.default")
+@op("et_vk.conv_with_clamp.default", work=_work)
 def conv_with_clamp(
     x: LiveTensor,
     weight: LiveTensor,

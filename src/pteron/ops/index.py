@@ -19,9 +19,11 @@ from pteron.ir.rule import (
     Shape,
     check,
     describe,
+    looks_up,
     numel,
     op,
     quads,
+    reads_part_of,
     threads,
 )
 from pteron.ops.elementwise import as_f32, as_i32, transfer, widened
@@ -118,7 +120,7 @@ def check_index(index: LiveTensor, length: int, dim: int, *, negative: bool = Fa
 # -- reading --------------------------------------------------------------------------------------
 
 
-@op("aten.index_select.default")
+@op("aten.index_select.default", work=reads_part_of("x"))
 def index_select(x: LiveTensor, dim: int, index: LiveTensor, out: LiveTensor) -> Dispatch:
     check(index.rank <= 1, f"index must have at most 1 dimension, not shape {describe(index.shape)}")
     d = dimension(dim, x.rank)
@@ -134,7 +136,7 @@ def index_select(x: LiveTensor, dim: int, index: LiveTensor, out: LiveTensor) ->
     return read_indexed(x, index, out, x_strides=strides, index_strides=place, length=shape[d], stride=stride)
 
 
-@op("aten.gather.default")
+@op("aten.gather.default", work=reads_part_of("x"))
 def gather(x: LiveTensor, dim: int, index: LiveTensor, sparse_grad: bool, out: LiveTensor) -> Dispatch:
     d = dimension(dim, x.rank)
     x_strides, length, stride = _along(x, d, index)
@@ -163,7 +165,7 @@ def _along(x: LiveTensor, d: int, index: LiveTensor) -> tuple[list[int], int, in
     return strides, x.shape[d], stride
 
 
-@op("aten.index.Tensor")
+@op("aten.index.Tensor", work=reads_part_of("x"))
 def index_tensor(x: LiveTensor, indices: Sequence[LiveTensor | None], out: LiveTensor) -> list[Dispatch]:
     place = Advanced(x, indices)
     out.resize(place.shape)
@@ -335,7 +337,7 @@ def index_put(
 # -- embeddings -----------------------------------------------------------------------------------
 
 
-@op("aten.embedding.default")
+@op("aten.embedding.default", work=looks_up("weight", by="indices"))
 def embedding(
     weight: LiveTensor,
     indices: LiveTensor,
@@ -359,7 +361,7 @@ def embedding(
     )
 
 
-@op("et_vk.embedding_q4gsw.default")
+@op("et_vk.embedding_q4gsw.default", work=looks_up("weight", "scales", by="indices"))
 def embedding_q4gsw(
     weight: LiveTensor,
     scales: LiveTensor,

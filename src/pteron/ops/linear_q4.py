@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pteron.ir.rule import WORKGROUP, LiveTensor, Number, Route, Shared, check, describe, numel, op
+from pteron.ir.rule import (
+    WORKGROUP,
+    LiveTensor,
+    Number,
+    Route,
+    Shared,
+    check,
+    describe,
+    multiplies,
+    numel,
+    op,
+)
 from pteron.ops.matmul import all_float32, check_bias
 from pteron.ops.outputs import SideBySide
 from pteron.ops.products import (
@@ -28,7 +39,7 @@ SUBGROUP_COLUMNS = 64  # of a workgroup whose lanes share x
 TEAM_COLUMNS = 2 * WORKGROUP // 16  # of a workgroup of teams
 
 
-@op("et_vk.linear_q4gsw.default")
+@op("et_vk.linear_q4gsw.default", work=multiplies("x"))
 def linear_q4gsw(
     x: LiveTensor,
     weights: LiveTensor,

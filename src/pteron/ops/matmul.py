@@ -21,6 +21,7 @@ from pteron.ir.rule import (
     Shared,
     check,
     describe,
+    multiplies,
     numel,
     op,
 )
@@ -57,7 +58,7 @@ def all_float32(*tensors: LiveTensor | None) -> bool:
     return all(t is None or t.dtype is DType.float32 for t in tensors)
 
 
-@op("aten.linear.default")
+@op("aten.linear.default", work=multiplies("x"))
 def linear(x: LiveTensor, weight: LiveTensor, bias: LiveTensor | None, out: LiveTensor) -> list[Route]:
     return linear_product(x, weight, bias, (out,))
 
@@ -88,24 +89,24 @@ def check_bias(bias: LiveTensor | None, columns: int) -> None:
         check(bias.numel >= columns, f"bias has {bias.numel} elements for {columns} columns")
 
 
-@op("aten.mm.default")
+@op("aten.mm.default", work=multiplies("a"))
 def mm(a: LiveTensor, b: LiveTensor, out: LiveTensor) -> list[Route]:
     return _matmul(a, b, out, rank=2)
 
 
-@op("aten.bmm.default")
+@op("aten.bmm.default", work=multiplies("a"))
 def bmm(a: LiveTensor, b: LiveTensor, out: LiveTensor) -> list[Route]:
     return _matmul(a, b, out, rank=3)
 
 
-@op("aten.addmm.default")
+@op("aten.addmm.default", work=multiplies("a"))
 def addmm(
     c: LiveTensor, a: LiveTensor, b: LiveTensor, beta: float, alpha: float, out: LiveTensor
 ) -> list[Route]:
     return _matmul(a, b, out, rank=2, added=(c, beta, alpha))
 
 
-@op("aten.baddbmm.default")
+@op("aten.baddbmm.default", work=multiplies("a"))
 def baddbmm(
     c: LiveTensor, a: LiveTensor, b: LiveTensor, beta: float, alpha: float, out: LiveTensor
 ) -> list[Route]:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from pteron.ir.rule import (
     Dispatch,
+    LiveArguments,
     LiveTensor,
     Number,
     Route,
     Shape,
+    Work,
     check,
     describe,
     fold,
+    multiplies,
     numel,
     op,
     quads,
@@ -38,7 +41,7 @@ def is_relu(activation: str) -> bool:
 # -- linear -----------------------------------------------------------------------------------------
 
 
-@op("et_vk.q8ta_linear.default", "et_vk.q8ta_linear_gemv.default")
+@op("et_vk.q8ta_linear.default", "et_vk.q8ta_linear_gemv.default", work=multiplies("x"))
 def q8ta_linear(
     x: LiveTensor,
     input_scale: float,
@@ -56,7 +59,7 @@ def q8ta_linear(
     return _linear(x, input_scale, input_zero, weights, scales, bias, is_relu(activation), requantize, out)
 
 
-@op("et_vk.linear_q8ta_q8csw.default")
+@op("et_vk.linear_q8ta_q8csw.default", work=multiplies("x"))
 def linear_q8ta_q8csw(
     x: LiveTensor,
     input_scale: float,
@@ -126,7 +129,19 @@ def _linear(
 # -- convolution ------------------------------------------------------------------------------------
 
 
-@op("et_vk.q8ta_conv2d.default", "et_vk.q8ta_conv2d_pw.default")
+def _conv2d_work(call: LiveArguments) -> Work:
+    """Each element of the output meets a window of the channels of its group."""
+    filters = numel(call["kernel_size"]) * (call["x"].shape[1] // call["groups"])
+    return Work(2 * filters * call["out"].numel)
+
+
+def _transposed_conv2d_work(call: LiveArguments) -> Work:
+    """Each element of the input goes to a window of the channels of its group."""
+    filters = numel(call["kernel_size"]) * (call["out"].shape[1] // call["groups"])
+    return Work(2 * filters * call["x"].numel)
+
+
+@op("et_vk.q8ta_conv2d.default", "et_vk.q8ta_conv2d_pw.default", work=_conv2d_work)
 def q8ta_conv2d(
     x: LiveTensor,
     input_scale: float,
@@ -155,7 +170,7 @@ def q8ta_conv2d(
     return _conv2d(x, weights, steps, scales, bias, window, groups, quantized, activation, out)
 
 
-@op("et_vk.q8ta_conv2d_dw.default")
+@op("et_vk.q8ta_conv2d_dw.default", work=_conv2d_work)
 def q8ta_conv2d_dw(
     x: LiveTensor,
     input_scale: float,
@@ -187,7 +202,7 @@ def q8ta_conv2d_dw(
     )
 
 
-@op("et_vk.q8ta_conv2d_transposed.default")
+@op("et_vk.q8ta_conv2d_transposed.default", work=_transposed_conv2d_work)
 def q8ta_conv2d_transposed(
     x: LiveTensor,
     input_scale: float,

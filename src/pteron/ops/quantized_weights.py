@@ -14,6 +14,8 @@ from pteron.ir.rule import (
     check,
     describe,
     fold,
+    looks_up,
+    multiplies,
     numel,
     op,
     quads,
@@ -53,12 +55,12 @@ fn columns_at(column: u32, k: u32) -> f32 {
 )
 
 
-@op("et_vk.linear_qcs4w.default")
+@op("et_vk.linear_qcs4w.default", work=multiplies("x"))
 def linear_qcs4w(x: LiveTensor, weight: LiveTensor, scales: LiveTensor, out: LiveTensor) -> list[Route]:
     return channelwise(x, weight, scales, out, NIBBLES, per_byte=2)
 
 
-@op("aten._weight_int8pack_mm.default")
+@op("aten._weight_int8pack_mm.default", work=multiplies("x"))
 def weight_int8pack_mm(x: LiveTensor, weight: LiveTensor, scales: LiveTensor, out: LiveTensor) -> list[Route]:
     return channelwise(x, weight, scales, out, BYTES, per_byte=1)
 
@@ -116,7 +118,7 @@ fn apply(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<f32> {
 """
 
 
-@op("et_vk.linear_dq8ca_q4gsw.default")
+@op("et_vk.linear_dq8ca_q4gsw.default", work=multiplies("x"))
 def linear_dq8ca_q4gsw(
     x: LiveTensor,
     input_scales: LiveTensor,
@@ -146,8 +148,10 @@ def _reading(source: Scratch) -> Any:
 
 # -- embeddings -------------------------------------------------------------------------------------
 
+ROWS_TAKEN = looks_up("weight", "scales", "zeros", by="indices")
 
-@op("quantized_decomposed.embedding_4bit.dtype")
+
+@op("quantized_decomposed.embedding_4bit.dtype", work=ROWS_TAKEN)
 def embedding_4bit(
     weight: LiveTensor,
     scales: LiveTensor,
@@ -161,7 +165,7 @@ def embedding_4bit(
     return affine_embedding(weight, scales, zeros, indices, out, per_byte=2)
 
 
-@op("quantized_decomposed.embedding_4bit.default")
+@op("quantized_decomposed.embedding_4bit.default", work=ROWS_TAKEN)
 def embedding_4bit_default(
     weight: LiveTensor,
     scales: LiveTensor,
@@ -174,7 +178,7 @@ def embedding_4bit_default(
     return affine_embedding(weight, scales, zeros, indices, out, per_byte=2)
 
 
-@op("quantized_decomposed.embedding_byte.dtype")
+@op("quantized_decomposed.embedding_byte.dtype", work=ROWS_TAKEN)
 def embedding_byte(
     weight: LiveTensor,
     scales: LiveTensor,
@@ -188,7 +192,7 @@ def embedding_byte(
     return affine_embedding(weight, scales, zeros, indices, out, per_byte=1)
 
 
-@op("quantized_decomposed.embedding_byte.default")
+@op("quantized_decomposed.embedding_byte.default", work=ROWS_TAKEN)
 def embedding_byte_default(
     weight: LiveTensor,
     scales: LiveTensor,

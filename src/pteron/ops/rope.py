@@ -9,11 +9,14 @@ from pteron.ir.rule import (
     Bound,
     Define,
     Dispatch,
+    LiveArguments,
     LiveInt,
     LiveTensor,
     Number,
+    Work,
     check,
     describe,
+    first_rows,
     op,
     quads,
     threads,
@@ -90,7 +93,16 @@ def rotation(
     return Rotation(cos, sin, start_pos, columns, halves=True)
 
 
-@op("et_vk.apply_rotary_emb.default")
+def _work(call: LiveArguments) -> Work:
+    return Work(parts=table_rows(call, call["xq"].shape[1]))
+
+
+def table_rows(call: LiveArguments, length: int) -> dict[str, int]:
+    """The bytes of the tables' rows for so many positions."""
+    return {name: first_rows(call[name], length) for name in ("cos", "sin")}
+
+
+@op("et_vk.apply_rotary_emb.default", work=_work)
 def apply_rotary_emb(
     xq: LiveTensor, xk: LiveTensor, cos: LiveTensor, sin: LiveTensor, outs: Sequence[LiveTensor]
 ) -> list[Dispatch]:
@@ -98,7 +110,7 @@ def apply_rotary_emb(
     return [turn.of(xq, outs[0]), turn.of(xk, outs[1])]
 
 
-@op("et_vk.apply_rotary_emb_hf.default", uniforms=["start_pos"])
+@op("et_vk.apply_rotary_emb_hf.default", uniforms=["start_pos"], work=_work)
 def apply_rotary_emb_hf(
     xq: LiveTensor,
     xk: LiveTensor,

@@ -7,13 +7,16 @@ from dataclasses import replace
 
 from pteron.ir.rule import (
     Dispatch,
+    LiveArguments,
     LiveTensor,
     Route,
     Scratch,
+    Work,
     check,
     copy_dispatch,
     describe,
     fold,
+    multiplies,
     numel,
     op,
     quads,
@@ -98,7 +101,12 @@ def adamw_step(
     ]
 
 
-@op("et_vk.linear_dW.default")
+def _weight_gradient_work(call: LiveArguments) -> Work:
+    """Each element of the gradient is a sum over all rows."""
+    return Work(2 * call["out"].numel * numel(call["x"].shape[:-1]))
+
+
+@op("et_vk.linear_dW.default", work=_weight_gradient_work)
 def linear_dw(d_out: LiveTensor, x: LiveTensor, out: LiveTensor) -> list[Route]:
     """The gradient of a linear's weight: d_out^T @ x, over all rows."""
     check(
@@ -127,7 +135,7 @@ def _tile_offers(product: Dispatch, out: LiveTensor, extent: Extent, rows_first:
     return tile_offers(product, extent, rows_first=rows_first, columns_first=True, when=fits)
 
 
-@op("et_vk.linear_q4gsw_backward.default")
+@op("et_vk.linear_q4gsw_backward.default", work=multiplies("d_out"))
 def linear_q4gsw_backward(
     d_out: LiveTensor, weights: LiveTensor, scales: LiveTensor, group_size: int, out: LiveTensor
 ) -> list[Route]:

@@ -10,7 +10,19 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pteron.ir.rule import Dispatch, LiveTensor, Number, Shape, check, describe, numel, op, quads, threads
+from pteron.ir.rule import (
+    Dispatch,
+    LiveTensor,
+    Number,
+    Shape,
+    check,
+    describe,
+    numel,
+    op,
+    quads,
+    reads_part_of,
+    threads,
+)
 from pteron.ops.shapes import broadcast_strides, contiguous, dimension, merge
 
 END = 2**31 - 1  # an `end` that the exporter left open
@@ -113,7 +125,7 @@ def transpose(x: LiveTensor, dim0: int, dim1: int, out: LiveTensor) -> Dispatch:
     return permute(x, order, out)  # type: ignore[no-any-return]
 
 
-@op("aten.slice_copy.Tensor")
+@op("aten.slice_copy.Tensor", work=reads_part_of("x"))
 def slice_copy(
     x: LiveTensor, dim: int, start: int | None, end: int | None, step: int, out: LiveTensor
 ) -> Dispatch:
@@ -169,7 +181,7 @@ def unbind(x: LiveTensor, dim: int, outs: Sequence[LiveTensor]) -> list[Dispatch
     return [select(x, d, index, out) for index, out in enumerate(outs)]
 
 
-@op("aten.unfold_copy.default")
+@op("aten.unfold_copy.default", work=reads_part_of("x"))
 def unfold(x: LiveTensor, dim: int, size: int, step: int, out: LiveTensor) -> Dispatch:
     """Windows of `size` elements, `step` apart, as a last dimension of their own."""
     d = dimension(dim, x.rank)
@@ -182,7 +194,7 @@ def unfold(x: LiveTensor, dim: int, size: int, step: int, out: LiveTensor) -> Di
     return strided(x, out, [*strides[:d], strides[d] * step, *strides[d + 1 :], strides[d]])
 
 
-@op("aten.select_copy.int")
+@op("aten.select_copy.int", work=reads_part_of("x"))
 def select(x: LiveTensor, dim: int, index: int, out: LiveTensor) -> Dispatch:
     d = dimension(dim, x.rank)
     size = x.shape[d]

@@ -12,9 +12,11 @@ from typing import Any
 from pteron.ir.rule import (
     Bound,
     Dispatch,
+    LiveArguments,
     LiveInt,
     LiveTensor,
     OpError,
+    Work,
     check,
     copy_dispatch,
     describe,
@@ -123,7 +125,12 @@ def write_back(x: LiveTensor, target: LiveTensor, out: None) -> Dispatch:
     return Dispatch("copy", {"x": x, "y": target}, {"words": words}, threads(words))
 
 
-@op("update_cache.default", mutates=["cache"], uniforms=["start_pos"])
+def _update_work(call: LiveArguments) -> Work:
+    """Only the new rows of the cache are written."""
+    return Work(parts={"cache": call["value"].nbytes})
+
+
+@op("update_cache.default", mutates=["cache"], uniforms=["start_pos"], work=_update_work)
 def update_cache(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt, out: Any) -> Dispatch:
     return cache_update(value, cache, start_pos)
 

@@ -1,0 +1,206 @@
+"""How much work operators do: FLOPs and bytes, from what they declare where they are registered."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import pytest
+
+import pteron.fusion
+import pteron.ops  # noqa: F401  both register operators
+from pteron.ir import op as registry
+from pteron.ir.dtypes import DType
+from pteron.ir.live import Live
+from pteron.ir.values import Graph, Node, SymInt, Tensor, values_in
+from pteron.ir.work import Cost, cost
+from tests.support.operators import samples  # noqa: F401  gives every operator its samples
+from tests.support.operators.sample import SAMPLES, SMALLER, OneNodeGraph
+
+HALF, BYTE, INT = DType.float16, DType.int8, DType.int32
+
+
+class Hand:
+    """A node made by hand, and its live shapes."""
+
+    def __init__(self) -> None:
+        self.graph = Graph("hand")
+        self.live: list[Live] = []
+
+    def __call__(self, *shape: int, dtype: DType = DType.float32) -> Tensor:
+        """A tensor whose live shape is smaller than its largest."""
+        self.live.append(shape)
+        return self.graph.tensor(dtype, tuple(2 * n for n in shape), "x")
+
+    def integer(self, value: int) -> SymInt:
+        self.live.append(value)
+        return self.graph.symint("n")
+
+    def cost(self, name: str, *args: Any) -> Cost:
+        spec = registry.find(name)
+        assert spec is not None
+        bound = spec.bind(args)
+        reads = tuple(v for a in bound[:-1] for v in values_in(a))
+        node = Node(0, name, spec, bound, reads, spec.outputs(bound), spec.mutated(bound), "test")
+        return cost(node, self.live)
+
+
+@pytest.fixture
+def t() -> Hand:
+    return Hand()
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+def test_a_linear_multiplies_and_adds(t: Hand) -> None:
+    found = t.cost("aten.linear.default", t(3, 8), t(5, 8), None, t(3, 5))
+    assert found == Cost(2 * 3 * 5 * 8, 4 * (24 + 40 + 15))
+
+
+def test_sibling_linears_count_all_their_outputs(t: Hand) -> None:
+    found = t.cost("pteron.linears", t(3, 8), t(12, 8), None, (t(3, 8), t(3, 4)))
+    assert found == Cost(2 * 3 * 12 * 8, 4 * (24 + 96 + 36))
+
+
+def test_packed_weights_count_the_bytes_that_they_have(t: Hand) -> None:
+    weights = t(64, 16, dtype=DType.uint8)
+    found = t.cost("et_vk.linear_q4gsw.default", t(3, 32), weights, t(1, 64), 32, None, t(3, 64))
+    assert found == Cost(2 * 3 * 64 * 32, 4 * 96 + 64 * 16 + 4 * 64 + 4 * 192)
+    both = (t(3, 48), t(3, 16))
+    assert t.cost("pteron.linears_q4gsw", t(3, 32), weights, t(1, 64), 32, None, both) == found
+
+
+def test_an_added_product_does_not_count_what_is_added_as_a_factor(t: Hand) -> None:
+    assert t.cost("aten.addmm.default", t(5), t(3, 8), t(8, 5), 1, 1, t(3, 5)).flops == 2 * 3 * 5 * 8
+    assert t.cost("aten.bmm.default", t(2, 3, 8), t(2, 8, 5), t(2, 3, 5)).flops == 2 * 2 * 3 * 5 * 8
+
+
+def test_gradients_are_products(t: Hand) -> None:
+    assert t.cost("et_vk.linear_dW.default", t(2, 3, 5), t(2, 3, 8), t(5, 8)).flops == 2 * 5 * 8 * 6
+    packed = t(5, 4, dtype=DType.uint8)
+    found = t.cost("et_vk.linear_q4gsw_backward.default", t(3, 5), packed, t(1, 5), 8, t(3, 8))
+    assert found.flops == 2 * 3 * 8 * 5
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_convolutions(t: Hand, groups: int) -> None:
+    """Each output meets the taps of the channels of its group; transposed, each input does."""
+    plain = (1, 1), (1, 1), (1, 1), False, (0, 0), groups
+    found = t.cost(
+        "aten.convolution.default", t(2, 4, 6, 6), t(8, 4 // groups, 3, 3), None, *plain, t(2, 8, 6, 6)
+    )
+    assert found.flops == 2 * (2 * 8 * 36) * 9 * (4 // groups)
+    across = (2, 2), (0, 0), (1, 1), True, (0, 0), groups
+    found = t.cost(
+        "aten.convolution.default", t(2, 4, 6, 6), t(4, 8 // groups, 2, 2), None, *across, t(2, 8, 12, 12)
+    )
+    assert found.flops == 2 * (2 * 4 * 36) * 4 * (8 // groups)
+
+
+def test_convolutions_of_integers_do_not_count_padding_of_their_weights(t: Hand) -> None:
+    def flops(name: str, weights: Tensor, window: tuple[Any, ...], size: int) -> int | None:
+        x, y = t(1, 4, 6, 6, dtype=BYTE), t(1, 4, size, size, dtype=BYTE)
+        per_channel = weights, t(4, dtype=INT), t(4)
+        return t.cost(name, x, 0.1, 0, *per_channel, 0.1, 0, None, *window, "none", y).flops
+
+    window = (3, 3), (1, 1), (1, 1), (1, 1)
+    assert flops("et_vk.q8ta_conv2d.default", t(4, 40, dtype=BYTE), (*window, 1), 6) == 2 * 4 * 36 * 9 * 4
+    assert flops("et_vk.q8ta_conv2d_dw.default", t(3, 3, 8, dtype=BYTE), (*window, 4), 6) == 2 * 4 * 36 * 9
+    spread = (2, 2), (2, 2), (0, 0), (0, 0), (1, 1), 1
+    assert (
+        flops("et_vk.q8ta_conv2d_transposed.default", t(4, 16, dtype=BYTE), spread, 12) == 2 * 4 * 36 * 4 * 4
+    )
+
+
+def test_a_name_does_not_make_a_product(t: Hand) -> None:
+    """It has `linear` in it."""
+    found = t.cost("aten.upsample_bilinear2d.vec", t(1, 3, 4, 4), None, False, (2.0, 2.0), t(1, 3, 8, 8))
+    assert found == Cost(None, 4 * (48 + 192))
+
+
+# -- attention -------------------------------------------------------------------------------------
+
+
+def test_attention_counts_the_keys_that_are_seen(t: Hand) -> None:
+    q, k, v, y = t(1, 2, 8, 16), t(1, 2, 2, 16), t(1, 2, 2, 16), t(1, 2, 8, 16)
+    caches, position = (t(1, 64, 2, 16), t(1, 64, 2, 16)), t.integer(10)
+    name, rest = "sdpa_with_kv_cache.default", (0.0, True, None, y)
+    found = t.cost(name, q, k, v, *caches, position, 2, None, *rest)
+    visible = 4 * (2 * 256 + 2 * 64 + 2 * 12 * 32)  # 12 of the 64 rows of each cache
+    assert found == Cost(4 * 8 * 16 * (11 + 12), visible)
+    custom = t.cost("custom_sdpa.default", q, *caches, position, None, *rest)
+    assert custom == Cost(found.flops, visible - 4 * 2 * 64)
+
+
+def test_with_a_mask_every_query_meets_every_key(t: Hand) -> None:
+    q, caches = t(1, 2, 8, 16), (t(1, 64, 2, 16), t(1, 64, 2, 16))
+    mask = t(2, 12)
+    found = t.cost("custom_sdpa.default", q, *caches, 10, mask, 0.0, False, None, t(1, 2, 8, 16))
+    assert found == Cost(4 * 8 * 16 * (12 + 12), 4 * (2 * 256 + 2 * 12 * 32 + 24))
+
+
+def test_one_decoding_step_of_a_small_language_model(t: Hand) -> None:
+    """9 heads that share 3, 64 wide, at position 1000: the caches are nearly all of the traffic."""
+    q, k, v = t(1, 1, 9, 64), t(1, 1, 3, 64), t(1, 1, 3, 64)
+    caches, position = (t(1, 2048, 3, 64), t(1, 2048, 3, 64)), t.integer(999)
+    cos, sin = t(2048, 64), t(2048, 64)
+    outs = t(1, 1, 9, 64), t(1, 1, 9, 64)
+    name = "pteron.rotary_sdpa_with_kv_cache"
+    found = t.cost(name, q, k, v, cos, sin, position, *caches, position, None, 0.0, True, None, outs)
+    assert found == Cost(4 * 9 * 64 * 1000, 4 * (2 * 1000 * 3 * 64 + 3 * 9 * 64 + 2 * 3 * 64 + 2 * 64))
+    assert found.nbytes > 1.5e6
+
+
+def test_new_rows_of_a_cache_are_all_that_is_written(t: Hand) -> None:
+    found = t.cost("update_cache.default", t(1, 2, 2, 16), t(1, 64, 2, 16), t.integer(3), None)
+    assert found == Cost(None, 4 * 2 * 64)
+
+
+# -- lookups ---------------------------------------------------------------------------------------
+
+
+def test_a_lookup_reads_the_rows_it_takes(t: Hand) -> None:
+    indices = t(3, dtype=INT)
+    found = t.cost("aten.embedding.default", t(1000, 16), indices, -1, False, False, t(3, 16))
+    assert found == Cost(None, 4 * (48 + 3 + 48))
+    table, scales, zeros = t(1000, 8, dtype=DType.uint8), t(1000, 2), t(1000, 2, dtype=BYTE)
+    name = "quantized_decomposed.embedding_4bit.default"
+    assert t.cost(name, table, scales, zeros, 0, 15, indices, t(3, 16)).nbytes == 3 * (8 + 8 + 2) + 12 + 192
+    assert t.cost(name, table, scales, None, 0, 15, indices, t(3, 16)).nbytes == 3 * (8 + 8) + 12 + 192
+
+
+def test_no_more_is_read_than_there_is(t: Hand) -> None:
+    found = t.cost("aten.embedding.default", t(2, 16), t(30, dtype=INT), -1, False, False, t(30, 16))
+    assert found.nbytes == 4 * (32 + 30 + 480)
+
+
+def test_a_part_of_a_tensor_is_read_in_part(t: Hand) -> None:
+    assert t.cost("aten.select_copy.int", t(100, 16), 0, 99, t(16)).nbytes == 4 * (16 + 16)
+    assert (
+        t.cost("aten.slice_copy.Tensor", t(100, 16, dtype=HALF), 0, 0, 3, 1, t(3, 16, dtype=HALF)).nbytes
+        == 192
+    )
+    assert t.cost("aten.gather.default", t(100, 16), 0, t(2, 16, dtype=INT), False, t(2, 16)).nbytes == 4 * 96
+
+
+# -- every operator ---------------------------------------------------------------------------------
+
+
+def test_a_tensor_that_is_given_twice_is_read_once(t: Hand) -> None:
+    x = t(3, 4)
+    assert t.cost("aten.mul.Tensor", x, x, t(3, 4)) == Cost(None, 4 * (12 + 12))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_declared_work_holds_at_any_live_shape(name: str) -> None:
+    """Whatever an operator declares, it reads no more than all of its tensors."""
+    for sample in SAMPLES[name]:
+        one = OneNodeGraph(name, sample, sample.dtypes[0])
+        one.resize(SMALLER)
+        (node,) = one.graph.nodes
+        tensors = {v for v in (*node.reads, *node.writes) if isinstance(v, Tensor)}
+        most = sum(prod(one.live.live[v.id]) * v.dtype.itemsize for v in tensors)  # type: ignore[arg-type]
+        found = cost(node, one.live.live)
+        assert sum(v.dtype.itemsize for v in node.writes if isinstance(v, Tensor)) <= found.nbytes <= most
+        assert found.flops is None or found.flops > 0
