@@ -7,14 +7,16 @@ is registered for is gathered, so that one error lists it all.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Sequence
 
 from pteron.errors import FormatError, UnsupportedError
 from pteron.ir.constants import permuted_constant
+from pteron.ir.dtypes import DType
 from pteron.ir.live import LiveResult
 from pteron.ir.op import OpSpec
 from pteron.ir.problems import Problem, unsupported
-from pteron.ir.values import Arg, Element, Graph, Port, SymInt, Tensor, ValueId
+from pteron.ir.values import Arg, Constant, Element, Graph, Port, SymInt, Tensor, ValueId
 from pteron.lower import control
 from pteron.lower import kernel_calls as outside
 from pteron.lower.builder import CAST, WRITE_BACK
@@ -24,6 +26,8 @@ from pteron.pte import schema, vulkan
 from pteron.pte.file import ProgramFile
 
 PERMUTE = "aten.permute_copy.default"
+AS_STRIDED = "aten.as_strided_copy.default"
+RANDOM = {"aten::rand.out": "aten.rand.default", "aten::randn.out": "aten.randn.default"}
 VULKAN_BACKEND = "VulkanBackend"
 
 
@@ -226,6 +230,9 @@ class Lowering(PlanValues):
         kernel = self._kernel(call)
         if kernel in outside.NO_OPERATION:
             return
+        if kernel in RANDOM:
+            self._random(RANDOM[kernel], call.args, where)
+            return
         special = _SPECIAL.get(kernel)
         if special is not None:
             special(self, call.args, where)
@@ -280,6 +287,25 @@ class Lowering(PlanValues):
         place = self._place(out)
         if place:
             self.bindings.at[place] = self.read_tensor(out)
+
+    def _as_strided(self, ids: Sequence[int], where: str) -> None:
+        """Strides count elements in the order of memory, which may be channels-last."""
+        source = self.read_tensor(ids[0])
+        order = self._plan_tensor(ids[0]).dim_order
+        if order and tuple(order) != tuple(range(len(order))):
+            shape = tuple(source.max_shape[d] for d in order)
+            in_memory = self.tensor(source.dtype, shape, f"{source.name}.in_memory")
+            self.node(PERMUTE, [source, tuple(order), in_memory], where)
+            source = in_memory
+        size, stride, offset = (self.read(index) for index in ids[1:4])
+        self.node(AS_STRIDED, [source, size, stride, offset, self.write_tensor(ids[-1])], where)
+
+    def _random(self, name: str, ids: Sequence[int], where: str) -> None:
+        """Random numbers need a counter, which is state: it says how many were drawn, and by which node."""
+        drawn = sum(node.name in RANDOM.values() for node in self.graph.nodes)
+        start = Constant(memoryview(struct.pack("<2i", 0, drawn)), "int32")
+        counter = self.tensor(DType.int32, (2,), f"random{drawn}", start)
+        self.node(name, [self.read(ids[0]), counter, self.write_tensor(ids[-1])], where)
 
     def _sym_size(self, ids: Sequence[int], where: str) -> None:
         source, dim, out = ids
@@ -377,6 +403,7 @@ class Lowering(PlanValues):
 # Kernels that are not one operator's out-variant.
 _SPECIAL: dict[str, Callable[[Lowering, Sequence[int], str], None]] = {
     "aten::copy_": Lowering._copy,
+    "aten::as_strided_copy.out": Lowering._as_strided,
     "aten::permute_copy.out": Lowering._permute,
     "aten::sym_size.int": Lowering._sym_size,
     "aten::_local_scalar_dense": Lowering._item,

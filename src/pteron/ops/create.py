@@ -88,6 +88,13 @@ def empty(
     out.resize(size)
 
 
+@op("dim_order_ops._empty_dim_order.default")
+def empty_dim_order(
+    size: Shape, dtype: Any, layout: Any, device: Any, pin_memory: Any, dim_order: Any, out: LiveTensor
+) -> None:
+    out.resize(size)
+
+
 @op("aten.scalar_tensor.default")
 def scalar_tensor(value: Any, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor) -> Dispatch:
     out.resize(())

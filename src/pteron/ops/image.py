@@ -83,6 +83,14 @@ def upsample(
         )
         target = tuple(math.floor(n * f) for n, f in zip(size, factors, strict=True))
         scales = [1.0 / f for f in factors]
+    return resized(x, target, scales, out, code, align_corners)
+
+
+def resized(
+    x: LiveTensor, target: Shape, scales: Sequence[float], out: LiveTensor, code: str, align_corners: bool
+) -> Dispatch:
+    """Every plane of x at a new height and width; `scales` are input elements per output element."""
+    size = x.shape[-2:]
     if align_corners:
         scales = [(n - 1) / (m - 1) if m > 1 else 0.0 for n, m in zip(size, target, strict=True)]
     out.resize((*x.shape[:-2], *target))

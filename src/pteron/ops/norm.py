@@ -166,7 +166,7 @@ def batch_norm(
         "y": outs[0],
     }
     params = {"quads": quads(x.numel), "channels": channels, "inner": numel(x.shape[2:]), "eps": eps}
-    defines = {"HAS_WEIGHT": weight is not None, "HAS_BIAS": bias is not None}
+    defines = {"HAS_WEIGHT": weight is not None, "HAS_BIAS": bias is not None, "INVERTED": False}
     return Dispatch("batch_norm", bindings, params, threads(quads(x.numel)), defines)
 
 

@@ -66,6 +66,8 @@ def resolve_size(count: int, size: Shape) -> Shape:
     "aten.alias_copy.default",
     "aten.detach_copy.default",
     "aten.lift_fresh_copy.default",
+    "et_copy._h2d_copy.default",
+    "et_copy._d2h_copy.default",
     alias="x",
 )
 def copy(x: LiveTensor, out: LiveTensor) -> None:

@@ -1,4 +1,5 @@
 // y = (x - mean) / sqrt(variance + eps) * weight + bias, all by channel.
+// INVERTED: `variance` holds 1 / sqrt(variance + eps).
 @group(0) @binding(0) var<storage, read> x: array<x_word>;                // [batch, channels, inner]
 @group(0) @binding(1) var<storage, read> mean: array<mean_word>;          // [channels]
 @group(0) @binding(2) var<storage, read> variance: array<variance_word>;  // [channels]
@@ -11,7 +12,9 @@ struct Params { quads: u32, channels: u32, inner: u32, eps: f32 }
 
 fn value(i: u32, v: x_t) -> y_t {
     let channel = i / p.inner % p.channels;
-    var result = (f32(v) - f32(mean_at(channel))) * inverseSqrt(f32(variance_at(channel)) + p.eps);
+    var scale = f32(variance_at(channel));
+    if (!INVERTED) { scale = inverseSqrt(scale + p.eps); }
+    var result = (f32(v) - f32(mean_at(channel))) * scale;
     if (HAS_WEIGHT) { result *= f32(weight_at(channel)); }
     if (HAS_BIAS) { result += f32(bias_at(channel)); }
     return y_t(result);
