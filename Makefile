@@ -19,6 +19,7 @@ conformance: setup
 	$(PYTEST) tests/conformance tests/dynamic_shape/test_peer_programs.py
 
 docs: setup
+	$(PY) -m tests.support.operators.portable
 	$(PY) -m tests.support.operators.docs
 
 # Pteron and its peers side by side: see benchmarks/README.md. ARGS="--only rms_norm" and the like.

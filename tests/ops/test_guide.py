@@ -24,7 +24,7 @@ def guide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     text = GUIDE.read_text("utf-8")
     (wgsl,) = re.findall(r"```wgsl\n(.*?)```", text, re.DOTALL)
     read = kernel._read
-    monkeypatch.setattr(kernel, "_read", lambda name: wgsl if name == "roll" else read(name))
+    monkeypatch.setattr(kernel, "_read", lambda name: wgsl if name == "channel_shuffle" else read(name))
     monkeypatch.setattr(op, "_REGISTRY", op.registered())
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(block, str(GUIDE), "exec", dont_inherit=True), {})
@@ -41,6 +41,6 @@ def test_the_elementwise_example(guide: None, device: Device) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.int8, torch.bool])
 def test_the_ordinary_example(guide: None, device: Device, dtype: torch.dtype) -> None:
     def make(n: int) -> list[Any]:
-        return [torch.arange(3 * n).reshape(3, n).to(dtype), (2,), (-1,)]
+        return [torch.arange(60 * n).reshape(2, 6, 5 * n).to(dtype), 3]
 
-    check_rule(device, "aten.roll.default", make, torch.roll)
+    check_rule(device, "aten.channel_shuffle.default", make, torch.channel_shuffle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import executorch.backends.vulkan.custom_ops_lib  # noqa: F401  torch's own meaning of the operators
 import pytest
 import torch
 
@@ -49,3 +50,23 @@ def test_neighbours_turn(device: Device) -> None:
         return turn(q), turn(k)
 
     check_rule(device, "et_vk.apply_rotary_emb.default", make, rotate, (9, 2, 5, 9), atol=1e-5)
+
+
+@pytest.mark.parametrize("tables", [1, 2])
+@pytest.mark.parametrize(("width", "turned"), [(8, 8), (12, 6), (7, 4)])
+def test_heads_before_positions(device: Device, tables: int, width: int, turned: int) -> None:
+    """As Hugging Face models have it: [B, H, S, D], and a table for all of the batch or one for each."""
+
+    def make(n: int) -> list[object]:
+        angles = torch.randn(tables, n, turned)
+        return [torch.randn(2, 4, n, width), torch.randn(2, 1, n, width), angles.cos(), angles.sin(), 0]
+
+    rotate = torch.ops.et_vk.apply_rotary_emb_hf.default
+    check_rule(device, "et_vk.apply_rotary_emb_hf.default", make, rotate, (7, 1, 4, 7), atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(-1, 6), (1, -1, 3, 2), (1, 1, -1)])
+def test_pairs_by_a_table_of_any_rank(device: Device, shape: tuple[int, ...]) -> None:
+    make = lambda n: [torch.randn(2, n, 6), torch.randn(n * 6).reshape(shape)]  # noqa: E731
+    rotate = torch.ops.et_vk.apply_rotary_emb_interleaved.default
+    check_rule(device, "et_vk.apply_rotary_emb_interleaved.default", make, rotate, (7, 1, 4, 7), atol=1e-5)

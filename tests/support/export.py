@@ -12,14 +12,20 @@ def export(
     dynamic_shapes: Any = None,
     partitioner: bool = True,
     compile_options: dict[str, Any] | None = None,
+    any_operator: bool = False,
 ) -> bytes:
-    """The bytes of a `.pte` file: delegated to Vulkan as far as it goes, or not at all."""
+    """The bytes of a `.pte` file: delegated to Vulkan as far as it goes, or not at all.
+
+    `any_operator`: operators outside of torch's core set are written as they are.
+    """
     import torch
-    from executorch.exir import to_edge_transform_and_lower
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
     program = torch.export.export(module.eval(), args, dynamic_shapes=dynamic_shapes)
     partitioners = [vulkan_partitioner(compile_options)] if partitioner else None
-    return bytes(to_edge_transform_and_lower(program, partitioner=partitioners).to_executorch().buffer)
+    config = EdgeCompileConfig(_check_ir_validity=not any_operator)
+    edge = to_edge_transform_and_lower(program, partitioner=partitioners, compile_config=config)
+    return bytes(edge.to_executorch().buffer)
 
 
 def vulkan_partitioner(compile_options: dict[str, Any] | None = None) -> Any:

@@ -122,6 +122,7 @@ def _rotary_before(sdpa: Node, uses: Uses) -> Node | None:
     still = all(uses.is_settled(t) for t in (*rotary.reads, *results) if isinstance(t, Tensor))
     fits = (
         results == [turned_q, turned_k]
+        and len(_args(rotary)[2].max_shape) == 2  # one table for all of a batch
         and all(uses.readers[t.id] == [sdpa] and not uses.is_output(t) for t in results)
         # Keys are rounded once on their way into the cache: it must be what they were rounded to before.
         and (turned_k.dtype, v.dtype) == (key_cache.dtype, value_cache.dtype)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pteron.ir.rule import (
+    Bound,
     Dispatch,
     DType,
     LiveTensor,
@@ -52,9 +53,7 @@ def numbered(mask: Scratch | LiveTensor, count: int, most: int) -> tuple[Scratch
 
 
 @op("aten.masked_scatter.default")
-def masked_scatter(
-    x: LiveTensor, mask: LiveTensor, source: LiveTensor, out: LiveTensor
-) -> list[Dispatch]:
+def masked_scatter(x: LiveTensor, mask: LiveTensor, source: LiveTensor, out: LiveTensor) -> list[Dispatch]:
     """Where the mask is set, the elements of `source` in their order; elsewhere x."""
     shape = broadcast(x.shape, mask.shape)
     out.resize(shape)
@@ -69,7 +68,7 @@ def masked_scatter(
         "sizes": sizes,
         "strides": walk,
     }
-    bindings = {"x": x, "mask": wide, "before": before, "source": source, "y": out}
+    bindings: dict[str, Bound] = {"x": x, "mask": wide, "before": before, "source": source, "y": out}
     return [
         spread_mask(mask, shape, wide),
         *counting,

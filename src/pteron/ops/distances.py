@@ -26,9 +26,7 @@ def norm_code(p: float) -> str:
 
 
 @op("aten._cdist_forward.default")
-def cdist(
-    x1: LiveTensor, x2: LiveTensor, p: float, compute_mode: int | None, out: LiveTensor
-) -> Dispatch:
+def cdist(x1: LiveTensor, x2: LiveTensor, p: float, compute_mode: int | None, out: LiveTensor) -> Dispatch:
     """out[.., i, j] = the p-norm of x1[.., i, :] - x2[.., j, :]. The leading dimensions broadcast."""
     check(
         x1.rank >= 2 and x2.rank >= 2 and x1.shape[-1] == x2.shape[-1],

@@ -120,4 +120,3 @@ def max_pool2d_backward(
     }
     bindings = {"grad": grad, "indices": indices, "y": out}
     return Dispatch("max_pool_grad", bindings, params, threads(quads(x.numel)))
-

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from pteron.ir.rule import Dispatch, LiveTensor, Shape, check, op, quads, threads
 from pteron.ops.create import ramp
-from pteron.ops.views import strided
 from pteron.ops.shapes import contiguous
+from pteron.ops.views import strided
 
 UNIFORM = "fn drawn(bits: vec4<u32>) -> vec4<f32> { return vec4<f32>(bits >> vec4<u32>(8u)) * 0x1p-24; }"
 # Box and Muller: two uniform numbers become two normal ones.
@@ -50,7 +50,9 @@ def draw(size: Shape, counter: LiveTensor, out: LiveTensor, code: str) -> list[D
 @op("aten.native_dropout.default")
 def native_dropout(x: LiveTensor, p: float, train: bool | None, outs: Sequence[LiveTensor]) -> list[Dispatch]:
     """Outside of training nothing is dropped."""
-    check(not train or p == 0, f"dropout in training (p = {p}) is not supported: export the model with .eval()")
+    check(
+        not train or p == 0, f"dropout in training (p = {p}) is not supported: export the model with .eval()"
+    )
     y, kept = outs
     y.resize(x.shape)
     kept.resize(x.shape)

@@ -17,6 +17,7 @@ from pteron.ir.rule import (
     check,
     describe,
     first_rows,
+    numel,
     op,
     quads,
     threads,
@@ -34,6 +35,11 @@ class Rotation:
     halves: bool  # of what turns, or else neighbours
 
     @property
+    def axis(self) -> int:
+        """The dimension of positions: [B, S, H, D], or [B, H, S, D] for a table with a batch."""
+        return self.cos.rank - 1
+
+    @property
     def bindings(self) -> dict[str, Bound]:
         return {"cos_table": self.cos, "sin_table": self.sin, "start": self.start}
 
@@ -46,11 +52,19 @@ class Rotation:
         return {"HALVES": self.halves}
 
     def of(self, x: LiveTensor, out: LiveTensor) -> Dispatch:
-        """Turn the heads of [B, S, H, D]."""
+        """Turn the heads of x."""
         out.resize(x.shape)
-        _, length, heads, width = x.shape
         count = quads(x.numel)
-        params = {"quads": count, "width": width, "heads": heads, "length": length, **self.params}
+        own_table = self.cos.rank == 3 and self.cos.shape[0] > 1
+        params = {
+            "quads": count,
+            "width": x.shape[3],
+            "inner": numel(x.shape[self.axis + 1 : 3]),
+            "length": x.shape[self.axis],
+            "batch": max(1, x.shape[1] * x.shape[2]),
+            "apart": self.cos.shape[1] if own_table else 0,
+            **self.params,
+        }
         return Dispatch("rope", {"x": x, "y": out, **self.bindings}, params, threads(count), self.defines)
 
 
@@ -61,30 +75,33 @@ def rotation(
     check(
         xq.rank == xk.rank == 4, f"q {describe(xq.shape)} and k {describe(xk.shape)} must have 4 dimensions"
     )
-    length, width = xq.shape[1], xq.shape[3]
-    check(
-        length == xk.shape[1] and width == xk.shape[3],
-        f"q {describe(xq.shape)} and k {describe(xk.shape)} must agree in length and head size",
-    )
-    check(width % 2 == 0, f"the head size must be even, not {width}")
     check(
         cos.shape == sin.shape, f"cos {describe(cos.shape)} and sin {describe(sin.shape)} must have one shape"
     )
-    check(cos.rank == 2, f"the frequency table must have 2 dimensions, not shape {describe(cos.shape)}")
-    rows, columns = cos.shape
-    if start_pos is None:
-        check(
-            2 * columns == width,
-            f"the frequency table has shape {describe(cos.shape)}, but rows of {width // 2} are needed",
-        )
-    else:
-        check(
-            columns % 2 == 0 and columns <= width,
-            f"the frequency table turns {columns} elements of heads that have {width}",
-        )
+    halves = start_pos is not None
+    check(
+        cos.rank == 2 or (halves and cos.rank == 3 and cos.shape[0] in (1, xq.shape[0])),
+        f"the frequency table must be [positions, R]{' or [batch, positions, R]' if halves else ''}, "
+        f"not {describe(cos.shape)} for q {describe(xq.shape)}",
+    )
+    axis = cos.rank - 1
+    length, width = xq.shape[axis], xq.shape[3]
+    check(
+        length == xk.shape[axis] and width == xk.shape[3],
+        f"q {describe(xq.shape)} and k {describe(xk.shape)} must agree in length and head size",
+    )
+    rows, columns = cos.shape[-2:]
     check(rows >= length, f"the frequency table has {rows} rows for {length} live positions")
     if start_pos is None:
+        check(
+            width % 2 == 0 and 2 * columns == width,
+            f"the frequency table has shape {describe(cos.shape)}, but heads of {width} elements",
+        )
         return Rotation(cos, sin, LiveInt(0, 0, []), width, halves=False)
+    check(
+        columns % 2 == 0 and columns <= width,
+        f"the frequency table turns {columns} elements of heads that have {width}",
+    )
     start_pos.require(
         0,
         rows - length,
@@ -126,12 +143,14 @@ def apply_rotary_emb_hf(
 
 @op("et_vk.apply_rotary_emb_interleaved.default")
 def apply_rotary_emb_interleaved(x: LiveTensor, freqs: LiveTensor, out: LiveTensor) -> Dispatch:
-    """x [B, N, C] with freqs [N, C] that hold (cos, sin) pairs."""
+    """x [B, N, C] with freqs of any rank, whose elements are [N, C]: (cos, sin) pairs."""
     check(x.rank == 3 and x.shape[2] % 2 == 0, f"x must be [B, N, C] with an even C, not {describe(x.shape)}")
+    row = x.shape[1] * x.shape[2]
+    is_table = freqs.rank == 2 and freqs.shape[1] == x.shape[2]  # which may have more rows
     check(
-        freqs.rank == 2 and freqs.shape[0] >= x.shape[1] and freqs.shape[1] == x.shape[2],
+        freqs.numel == row or (is_table and freqs.numel > row),
         f"frequencies {describe(freqs.shape)} do not cover x {describe(x.shape)}",
     )
     out.resize(x.shape)
-    params = {"quads": quads(x.numel), "row": x.shape[1] * x.shape[2]}
+    params = {"quads": quads(x.numel), "row": row}
     return Dispatch("rope_pairs", {"x": x, "freqs": freqs, "y": out}, params, threads(quads(x.numel)))

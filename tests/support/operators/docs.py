@@ -10,7 +10,11 @@ from pathlib import Path
 from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP
 from pteron.ir.dtypes import DType
 from pteron.ir.op import registered
-from tests.support.operators import samples  # noqa: F401  gives every operator its samples
+from pteron.lower import kernel_calls
+from tests.support.operators import (
+    portable,
+    samples,  # noqa: F401  gives every operator its samples
+)
 from tests.support.operators.sample import (
     LARGEST,
     SAMPLES,
@@ -46,7 +50,20 @@ def page() -> str:
         parts += [_line(name) for name in members]
     integers = ", ".join(f"`{name}`" for name in sorted(filter(is_integer_arithmetic, registered())))
     parts.append(f"\n## Integers\n\nArithmetic on SymInts, done on the host while planning: {integers}.\n")
+    parts.append(_portable())
     return "".join(parts)
+
+
+def _portable() -> str:
+    """What ExecuTorch's own kernels can do and Pteron cannot."""
+    kernels = portable.recorded()
+    missing = [kernel for kernel in kernels if kernel_calls.find(kernel) is None]
+    listed = ", ".join(f"`{kernel}`" for kernel in missing) or "nothing"
+    return (
+        "\n## ExecuTorch's portable library\n\n"
+        f"It has {len(kernels)} kernels, by the list in its wheel. Pteron runs {len(kernels) - len(missing)} "
+        f"of them. Missing: {listed}.\n"
+    )
 
 
 def _family(name: str) -> str:

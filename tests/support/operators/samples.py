@@ -83,6 +83,10 @@ sample("pow.Scalar", lambda n: [2, X(n, 3), X(n, 3)], NUMBERS)
 for rounding in ("floor", "trunc"):
     sample("div.Tensor_mode", lambda n, r=rounding: [X(n, 3), X(n, 3), r, X(n, 3)], NUMBERS)
     sample("div.Scalar_mode", lambda n, r=rounding: [X(n, 3), 3, r, X(n, 3)], NUMBERS)
+sample("floor_divide", lambda n: [X(n, 3), X(3), X(n, 3)], NUMBERS)
+_SHIFTS = "bitwise_left_shift bitwise_right_shift"
+sample(_variants(_SHIFTS, "Tensor"), lambda n: [X(n, 3), X(3), X(n, 3)], INTEGERS)
+sample(_variants(_SHIFTS, "Tensor_Scalar"), lambda n: [X(n, 3), 2, X(n, 3)], INTEGERS)
 sample("lerp.Scalar", lambda n: [X(n, 3), X(n, 3), 0.5, X(n, 3)])
 sample("lerp.Tensor", lambda n: [X(n, 3), X(n, 3), X(n, 3), X(n, 3)])
 sample("where.self", lambda n: [B(n, 1), X(n, 3), X(3), X(n, 3)], ANY)
@@ -124,6 +128,13 @@ sample("_unsafe_view view_copy", lambda n: [X(n, 6), [-1, 3], X(2 * n, 3)], ANY)
 sample("split_with_sizes_copy", lambda n: [X(n, 5), [2, 3], 1, [X(n, 2), X(n, 3)]], ANY)
 sample("split_copy.Tensor", lambda n: [X(n, 5), 3, 1, [X(n, 3), X(n, 2)]], ANY)
 sample("copy", lambda n: [X(n, 3), X(3), False, X(n, 3)], ANY)
+sample("et_copy._h2d_copy et_copy._d2h_copy", lambda n: [X(n, 3), X(n, 3)], ANY)
+sample("as_strided_copy", lambda n: [X(n, 6), [3, 2, 2], [6, 3, 1], 1, X(3, 2, 2)], ANY)
+sample("diagonal_copy", lambda n: [X(n, 3, 4), 1, 1, 2, X(n, 3)], ANY)
+sample("narrow_copy", lambda n: [X(n, 7), 1, 2, 3, X(n, 3)], ANY)
+sample("fill.Tensor", lambda n: [X(n, 3), X(), X(n, 3)], ANY)
+sample("roll", lambda n: [X(n, 7), [1, -2], [0, 1], X(n, 7)], ANY)
+sample("glu", lambda n: [X(n, 6), 1, X(n, 3)])
 sample("cat", lambda n: [[X(n, 3), X(n, 4)], 1, X(n, 7)], ANY)
 sample("stack", lambda n: [[X(n, 3), X(n, 3)], 1, X(n, 2, 3)], ANY)
 sample("update_cache", lambda n: [X(1, n, 2, 4), X(1, 16, 2, 4), Position(), X(1)], FLOATS)
@@ -139,6 +150,9 @@ sample("pteron.write_row", lambda n: [X(n, 3), X(4, n, 3), 2, None], ANY)
 sample("arange.default", lambda n: [8, *[None] * 4, X(8)], NUMBERS)
 sample("arange.start_step", lambda n: [2, 8, 2, *[None] * 4, X(3)], NUMBERS)
 sample("empty.memory_format", lambda n: [[4, 3], *[None] * 5, X(4, 3)], ANY)
+sample("dim_order_ops._empty_dim_order", lambda n: [[4, 3], *[None] * 5, X(4, 3)], ANY)
+sample("rand randn", lambda n: [[4, 3], I(2), X(4, 3)])
+sample("native_dropout", lambda n: [X(n, 3), 0.5, False, [X(n, 3), B(n, 3)]])
 sample("ones zeros", lambda n: [[4, 3], *[None] * 4, X(4, 3)], ANY)
 sample("full", lambda n: [[4, 3], 2, *[None] * 4, X(4, 3)], ANY)
 sample("scalar_tensor", lambda n: [2, *[None] * 4, X()], ANY)
@@ -193,6 +207,12 @@ for accumulate in (False, True):
         "index_put", lambda n, a=accumulate: [X(9, 4), [I(n)], X(n, 4), a, X(9, 4)], (*FLOATS, DType.int32)
     )
 
+sample("masked_scatter", lambda n: [X(n, 3), B(3), X(n, 3), X(n, 3)], ANY)
+sample("repeat_interleave.Tensor", lambda n: [I(n), 9, I(9)], (DType.int32,))
+for norm in (0.0, 1.0, 2.0, 3.0, float("inf")):
+    sample("_cdist_forward", lambda n, p=norm: [X(2, n, 5), X(n, 5), p, None, X(2, n, n)])
+    sample("_pdist_forward", lambda n, p=norm: [X(n, 5), p, X(n * (n - 1) // 2)])
+
 # -- matrices ------------------------------------------------------------------------------------------
 
 for k, m in ((8, 12), (7, 9)):
@@ -242,6 +262,8 @@ sample("et_vk.apply_rotary_emb", lambda n: [
 sample("et_vk.apply_rotary_emb_hf", lambda n: [
     X(1, n, 4, 8), X(1, n, 2, 8), F(16, 8), F(16, 8), Position(),
     [X(1, n, 4, 8), X(1, n, 2, 8)]])  # fmt: skip
+sample("et_vk.apply_rotary_emb_hf", lambda n: [
+    X(2, 4, n, 8), X(2, 2, n, 8), F(2, n, 6), F(2, n, 6), 0, [X(2, 4, n, 8), X(2, 2, n, 8)]])  # fmt: skip
 for table, row in ((F(16, 8), Position()), (F(LARGEST, 4), None)):
     sample("pteron.rotary_sdpa_with_kv_cache", lambda n, t=table, r=row: [
         X(1, n, 4, 8), X(1, n, 2, 8), X(1, n, 2, 8), t, t, r, X(1, 16, 2, 8), X(1, 16, 2, 8), Position(),
@@ -260,6 +282,13 @@ sample("native_group_norm", lambda n: [
     X(n, 4, 5), T((4,)), T((4,)), n, 4, 5, 2, 1e-5, [X(n, 4, 5), X(n, 2), X(n, 2)]])  # fmt: skip
 sample("_native_batch_norm_legit_no_training", lambda n: [
     X(n, 4, 5), T((4,)), T((4,)), T((4,)), T((4,)), 0.1, 1e-5, [X(n, 4, 5), X(0), X(0)]])  # fmt: skip
+
+sample("_native_batch_norm_legit.no_stats", lambda n: [
+    X(n, 4, 5), T((4,)), T((4,)), True, 0.1, 1e-5, [X(n, 4, 5), X(4), X(4)]])  # fmt: skip
+for training in (True, False):
+    sample("_native_batch_norm_legit.default", lambda n, t=training: [
+        X(n, 4, 5), T((4,)), T((4,)), T((4,)), T((4,)), t, 0.1, 1e-5,
+        [X(n, 4, 5), X(4 * t), X(4 * t)]])  # fmt: skip
 
 # -- images --------------------------------------------------------------------------------------------
 
@@ -300,6 +329,9 @@ sample("pixel_unshuffle", lambda n: [X(n, 2, 6, 6), 2, X(n, 8, 3, 3)], ANY)
 sample("grid_sampler_2d", lambda n: [X(n, 3, 6, 6), X(n, 4, 5, 2), 0, 0, False, X(n, 3, 4, 5)])
 sample("im2col", lambda n: [X(n, 3, 6, 6), [2, 2], [1, 1], [0, 0], [2, 2], X(n, 12, 9)], ANY)
 sample("upsample_bilinear2d.vec", lambda n: [X(n, 3, 4, 4), [8, 8], False, None, X(n, 3, 8, 8)])
+_RESIZINGS = "upsample_bicubic2d _upsample_bilinear2d_aa _upsample_bicubic2d_aa"
+sample(_variants(_RESIZINGS, "vec"), lambda n: [X(n, 3, 4, 4), [8, 8], False, None, X(n, 3, 8, 8)])
+sample(_RESIZINGS, lambda n: [X(n, 3, 4, 4), [8, 8], True, None, 2.0, X(n, 3, 8, 8)])
 sample("upsample_nearest2d.vec", lambda n: [X(n, 3, 4, 4), None, [2.0, 2.0], X(n, 3, 8, 8)], NUMBERS)
 sample("constant_pad_nd", lambda n: [X(n, 3), [1, 2], 0, X(n, 6)], NUMBERS)
 sample("et_vk.grid_priors", lambda n: [X(1, 3, n, 4), 8, 0.5, F(4 * n, 2)])
@@ -376,6 +408,12 @@ sample("et_vk.q8ta_pixel_shuffle", lambda n: [X(n, 8, 3, 3), *_SCALED, *_SCALED,
 # -- training ------------------------------------------------------------------------------------------
 
 sample("et_vk.fused_ce", lambda n: [X(n, 9), I(n), 3.0, [F(), X(n, 9)]])
+for transposed in (False, True):
+    sample("convolution_backward", lambda n, t=transposed: [
+        X(n, 4, 4, 4), X(n, 4, 4, 4), X(4, 4, 3, 3), [4], [1, 1], [1, 1], [1, 1], t, [0, 0], 1,
+        [True, True, True], [X(n, 4, 4, 4), X(4, 4, 3, 3), X(4)]])  # fmt: skip
+sample("max_pool2d_with_indices_backward", lambda n: [
+    X(n, 3, 3), X(n, 6, 6), [2, 2], [2, 2], [0, 0], [1, 1], False, I(n, 3, 3), X(n, 6, 6)])  # fmt: skip
 sample("et_vk.adamw_step", lambda n: [
     X(n, 3), X(n, 3), X(n, 3), X(n, 3), 1e-3, 0.9, 0.999, 1e-8, 0.01, 0.1, 0.001,
     [X(n, 3), X(n, 3), X(n, 3)]])  # fmt: skip

@@ -1,15 +1,23 @@
-// Rotary embedding of x by the table row start + s.
-@group(0) @binding(0) var<storage, read> x: array<x_word>;                  // [B, S, H, D]
-@group(0) @binding(1) var<storage, read> cos_table: array<cos_table_word>;  // [positions, table]
-@group(0) @binding(2) var<storage, read> sin_table: array<sin_table_word>;  // [positions, table]
-@group(0) @binding(3) var<storage, read_write> y: array<y_word>;            // [B, S, H, D]
+// Rotary embedding of x by rows of a table. Of [B, S, H, D] the S decides the row; of [B, H, S, D] too, and maybe B.
+@group(0) @binding(0) var<storage, read> x: array<x_word>;                  // [outer, length, inner, width]
+@group(0) @binding(1) var<storage, read> cos_table: array<cos_table_word>;  // [.., positions, table]
+@group(0) @binding(2) var<storage, read> sin_table: array<sin_table_word>;  // [.., positions, table]
+@group(0) @binding(3) var<storage, read_write> y: array<y_word>;            // as x
 @group(0) @binding(4) var<uniform> start: vec4<i32>;
 @group(0) @binding(5) var<uniform> p: Params;
 
-struct Params { quads: u32, width: u32, heads: u32, length: u32, table: u32, turned: u32 }
+// Every `batch` rows of x, the table is read `apart` rows further on.
+struct Params {
+    quads: u32, width: u32, inner: u32, length: u32, table: u32, turned: u32, batch: u32, apart: u32,
+}
 
 fn source_at(which: u32, i: u32) -> f32 { return f32(x_at(i)); }
 fn source_quad(which: u32, i: u32) -> vec4<f32> { return vec4<f32>(x_quad(i)); }
+
+fn row_of(i: u32, inner: u32) -> u32 {
+    let row = i / p.width;
+    return u32(start.x) + row / inner % p.length + row / p.batch * p.apart;
+}
 
 //#include rope
 
@@ -17,5 +25,5 @@ fn source_quad(which: u32, i: u32) -> vec4<f32> { return vec4<f32>(x_quad(i)); }
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let i = flat_index(id, groups);
     if (i >= p.quads) { return; }
-    y_put(i, y_t4(turned_quad(0u, i, p.heads)));
+    y_put(i, y_t4(turned_quad(0u, i, p.inner)));
 }

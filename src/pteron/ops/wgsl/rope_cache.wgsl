@@ -26,6 +26,8 @@ fn source_quad(which: u32, i: u32) -> vec4<f32> {
     return vec4<f32>(k_quad(i));
 }
 
+fn row_of(i: u32, heads: u32) -> u32 { return u32(start.x) + i / (p.width * heads) % p.length; }
+
 //#include rope
 
 @compute @workgroup_size(WG)

@@ -1,6 +1,7 @@
 // Heads whose elements turn in pairs: neighbours, or, with HALVES, the halves of the first p.turned elements.
-// The kernel gives the tables, start, and Params with width, length, table and turned; and it says what is turned:
-// source_at(which, i) and source_quad(which, i), where `which` tells one of its tensors from another.
+// The kernel gives the tables, and Params with width, table and turned; it says what is turned, source_at(which, i)
+// and source_quad(which, i), where `which` tells one of its tensors from another; and by which row of the tables:
+// row_of(i, heads) for element i of a tensor with so many heads.
 
 // For element c of a head: the other of its pair, whether it comes first, and where in the table's row it looks.
 fn partner(c: u32) -> u32 {
@@ -16,15 +17,10 @@ fn frequency(c: u32) -> u32 {
     return c / 2u;
 }
 
-// The table's row for element i of [B, S, heads, width].
-fn table_row(i: u32, heads: u32) -> u32 {
-    return (u32(start.x) + (i / (p.width * heads)) % p.length) * p.table;
-}
-
 fn turned_element(which: u32, i: u32, heads: u32) -> f32 {
     let c = i % p.width;
     if (c >= p.turned) { return source_at(which, i); }
-    let at = table_row(i, heads) + frequency(c);
+    let at = row_of(i, heads) * p.table + frequency(c);
     let mine = source_at(which, i) * f32(cos_table_at(at));
     let other = source_at(which, i - c + partner(c)) * f32(sin_table_at(at));
     return select(mine + other, mine - other, is_first(c));
@@ -42,7 +38,7 @@ fn turned_quad(which: u32, i: u32, heads: u32) -> vec4<f32> {
     let c = first % p.width;
     let mine = source_quad(which, i);
     if (c >= p.turned) { return mine; }
-    let at = table_row(first, heads) + frequency(c);
+    let at = row_of(first, heads) * p.table + frequency(c);
     if (HALVES) {
         let other = source_quad(which, (first - c + partner(c)) / 4u) * select(1.0, -1.0, is_first(c));
         return mine * vec4<f32>(cos_table_quad(at / 4u)) + other * vec4<f32>(sin_table_quad(at / 4u));
