@@ -16,6 +16,7 @@ from pteron.gpu.wgpu.adapters import Adapter
 from pteron.gpu.wgpu.device import Device
 from pteron.ir.problems import unsupported
 from pteron.ir.values import Graph
+from pteron.lower.budget import MAX_NODES, Budget
 from pteron.lower.instructions import try_lower
 from pteron.measure import trials, tuning
 from pteron.method import Method
@@ -32,6 +33,7 @@ def load(
     fuse: Iterable[str] | None = None,
     tune: bool | None = None,
     choice: Choice | None = None,
+    max_nodes: int = MAX_NODES,
 ) -> Program:
     """Load a `.pte` file (a path, bytes, or an open binary file).
 
@@ -41,21 +43,24 @@ def load(
     tune: whether to time the kernels that could do the work, where this has not been done on this device
         before (see `pteron tune`); left out, on GPUs.
     choice: which of several kernels to take; left out, what has been measured on this device.
+    max_nodes: the most nodes that the program's methods may have together. A small file can ask for millions,
+        by loops inside loops; a file that you trust may have more than the default.
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
     file = ProgramFile.open(source, paths)
     try:
-        return Program(file, device, fuse, tune, choice)
+        return Program(file, device, fuse, tune, choice, max_nodes)
     except BaseException:
         file.close()
         raise
 
 
-def _lower(file: ProgramFile) -> dict[str, Graph]:
+def _lower(file: ProgramFile, max_nodes: int) -> dict[str, Graph]:
     """The graphs of all methods. One error lists all that stands in the way of any of them."""
     graphs, problems = {}, {}
+    budget = Budget(max_nodes)
     for name in file.method_names:
-        graphs[name], missing = try_lower(file, name)
+        graphs[name], missing = try_lower(file, name, budget)
         problems[name] = missing or refusals(graphs[name])
     if any(problems.values()):
         raise unsupported(problems)
@@ -72,9 +77,10 @@ class Program:
         passes: Iterable[str] | None = None,
         tune: bool | None = None,
         choice: Choice | None = None,
+        max_nodes: int = MAX_NODES,
     ) -> None:
         self.file = file
-        self._graphs = {name: fuse(graph, passes) for name, graph in _lower(file).items()}
+        self._graphs = {name: fuse(graph, passes) for name, graph in _lower(file, max_nodes).items()}
         self._owns_device = not isinstance(device, Device)
         self.device = device if isinstance(device, Device) else Device(device)
         self._weights = Weights(self.device)

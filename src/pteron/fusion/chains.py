@@ -13,10 +13,12 @@ from functools import cache
 from typing import Any
 
 from pteron.fusion.edit import Replacement, Uses, rebuild
+from pteron.ir.checks import OpError
 from pteron.ir.dispatch import Dispatch, quads, threads
 from pteron.ir.dtypes import DType
+from pteron.ir.kinds import Unused
 from pteron.ir.live import LiveTensor
-from pteron.ir.op import OpError, find, op
+from pteron.ir.op import find, op
 from pteron.ir.values import Arg, Graph, Node, Tensor, ValueId, values_in
 from pteron.ops import elementwise
 from pteron.ops.elementwise import walks
@@ -28,7 +30,7 @@ PLACES = "abcd"
 
 
 @op("pteron.chain")
-def chain(inputs: tuple[LiveTensor, ...], steps: Any, out: LiveTensor) -> Dispatch:
+def chain(inputs: tuple[LiveTensor, ...], steps: Unused, out: LiveTensor) -> Dispatch:
     """Elementwise steps over the inputs: (operator, arguments), where "$i" is input i and "%i" is step i."""
     shape = broadcast(*(x.shape for x in inputs))
     out.resize(shape)

@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from pteron.fusion.edit import Replacement, Uses, rebuild
+from pteron.ir.checks import check
 from pteron.ir.dispatch import Dispatch, Route, quads, threads
 from pteron.ir.live import LiveInt, LiveTensor
-from pteron.ir.op import check, op
+from pteron.ir.op import op
 from pteron.ir.values import Graph, Node, Tensor
 from pteron.ir.work import LiveArguments, Work
 from pteron.ops.attention import cached_attention, sdpa_with_kv_cache_work

@@ -7,12 +7,20 @@ from collections.abc import Sequence
 from pteron.ir.values import Arg, Constant, Graph, Joined, Tensor
 
 
-def permuted_constant(graph: Graph, source: Tensor, dims: Sequence[Arg]) -> Tensor:
+def permutation(source: Tensor, dims: Arg) -> tuple[int, ...]:
+    """`dims` as an order of the tensor's dimensions, counted from the front; empty if they are none."""
+    rank = len(source.max_shape)
+    if not isinstance(dims, tuple) or len(dims) != rank:
+        return ()
+    places = tuple([d % rank for d in dims if isinstance(d, int)])
+    return places if sorted(places) == list(range(rank)) else ()
+
+
+def permuted_constant(graph: Graph, source: Tensor, places: Sequence[int]) -> Tensor:
     """A constant with its dimensions permuted: nothing is moved, the order is noted beside the bytes."""
     constant = source.constant
     assert isinstance(constant, Constant)
     rank = len(source.max_shape)
-    places = [d % rank for d in dims if isinstance(d, int)]
     order = tuple(places.index(d) for d in constant.dim_order or range(rank))
     shape = tuple(source.max_shape[d] for d in places)
     permuted = Constant(constant.data, constant.host_type, order)

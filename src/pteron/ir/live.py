@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pteron.ir.checks import OpError
 from pteron.ir.dispatch import describe
 from pteron.ir.dtypes import DType
-from pteron.ir.op import OpError
 from pteron.ir.values import Shape, SymInt, Tensor, ValueId, numel
 
 Live: TypeAlias = "Shape | int | float | None"  # None: a SymInt whose value no call has given yet
@@ -118,4 +118,7 @@ class LiveResult:
         self.value: int | float | None = None
 
     def set(self, value: int | float) -> None:
+        """Refuses what no 64-bit integer holds: arithmetic on a file's numbers stays small."""
+        if not -(2**63) <= value < 2**63:
+            raise OpError("its result does not fit 64 bits")
         self.value = value if isinstance(value, float) else int(value)

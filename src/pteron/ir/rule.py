@@ -8,6 +8,7 @@ def example(x: LiveTensor, out: LiveTensor) -> Dispatch:
     return Dispatch("example", {"x": x, "y": out}, {"count": x.numel}, threads(x.numel))
 """
 
+from pteron.ir.checks import OpError, check
 from pteron.ir.dispatch import (
     GPU,
     HALF,
@@ -30,8 +31,9 @@ from pteron.ir.dispatch import (
     threads,
 )
 from pteron.ir.dtypes import DType
+from pteron.ir.kinds import Scalar, Unused
 from pteron.ir.live import LiveInt, LiveResult, LiveTensor
-from pteron.ir.op import OpError, check, op
+from pteron.ir.op import op
 from pteron.ir.values import Shape, numel
 from pteron.ir.work import LiveArguments, Work, WorkRule, first_rows, looks_up, multiplies, reads_part_of
 
@@ -54,9 +56,11 @@ __all__ = [
     "OpError",
     "Planned",
     "Route",
+    "Scalar",
     "Scratch",
     "Shape",
     "Shared",
+    "Unused",
     "Work",
     "WorkRule",
     "check",

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 from pteron.errors import FormatError
 from pteron.ir import op as registry
+from pteron.ir.checks import OpError
 from pteron.ir.dtypes import DType
-from pteron.ir.op import OpError
 from pteron.ir.problems import Problem
-from pteron.ir.values import Arg, Constant, Graph, Joined, Node, Shape, SymInt, Tensor, values_in
+from pteron.ir.values import Arg, Constant, Graph, Joined, Node, Shape, SymInt, Tensor, ValueId, values_in
+from pteron.lower.budget import Budget
 from pteron.lower.rewrite import REWRITES
 
 CAST = "pteron.cast"
@@ -22,17 +23,21 @@ VIEW = "aten.view_copy.default"
 class Builder:
     """Values and nodes, added one by one. What cannot be added becomes a problem, so that all are listed."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, budget: Budget | None = None) -> None:
         self.graph = Graph(name)
+        self.budget = budget or Budget()
+        self.producers: dict[ValueId, Node] = {}  # the last node that writes each value
         self.problems: list[Problem] = []
         self._when: SymInt | None = None
 
     def tensor(
         self, dtype: DType, shape: Shape, name: str, constant: Constant | Joined | None = None
     ) -> Tensor:
+        self.budget.add_steps()
         return self.graph.tensor(dtype, shape, name, constant)
 
     def symint(self, name: str) -> SymInt:
+        self.budget.add_steps()
         return self.graph.symint(name)
 
     def problem(self, what: str, where: str, why: str = NO_OPERATOR) -> None:
@@ -40,9 +45,6 @@ class Builder:
 
     def node(self, name: str, args: Iterable[Arg], origin: str) -> None:
         """Add a call of an operator. Its outputs are its last argument."""
-        args = tuple(args)
-        if name in REWRITES and REWRITES[name](self, args, origin):
-            return
         spec = registry.find(name)
         if spec is None:
             self.problem(name, origin)
@@ -51,7 +53,10 @@ class Builder:
             bound = spec.bind(args)
         except OpError as error:
             raise FormatError(f"{name} ({origin}): {error}") from None
+        if name in REWRITES and REWRITES[name](self, bound, origin):
+            return
         reads = tuple(value for arg in bound[:-1] for value in values_in(arg))
+        self.budget.add_node(len(reads))
         target = bound[-1]
         if isinstance(target, Tensor) and target in reads:
             # A buffer mutation writes what it reads, which no dispatch may: compute apart, then store.
@@ -64,6 +69,7 @@ class Builder:
             index, name, spec, bound, reads, spec.outputs(bound), spec.mutated(bound), origin, self._when
         )
         self.graph.nodes.append(node)
+        self.producers.update((value.id, node) for value in node.writes)
 
     @contextmanager
     def only_when(self, condition: SymInt, origin: str) -> Iterator[None]:

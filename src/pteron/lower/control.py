@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pteron.lower.instructions import Lowering
 
 MAX_ITERATIONS = 1024
+MAX_NESTING = 64  # of branches and loops inside each other; exported programs have a few
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,11 @@ def parse(instructions: Sequence[schema.Instruction], values: Sequence[schema.EV
         call = calls[number] if 0 <= number < len(calls) else None
         return call if isinstance(call, schema.JumpFalseCall) else None
 
-    def blocks(start: int, end: int, inside: int = -1) -> tuple[Block, ...]:
+    def blocks(start: int, end: int, depth: int, inside: int = -1) -> tuple[Block, ...]:
+        if depth > MAX_NESTING:
+            raise UnsupportedError(
+                f"instruction {start} is inside more than {MAX_NESTING} branches and loops"
+            )
         found: list[Block] = []
         at = start
         while at < end:
@@ -73,7 +78,7 @@ def parse(instructions: Sequence[schema.Instruction], values: Sequence[schema.EV
             if at < last < end and last != inside:
                 closing = jump(last)
                 assert closing is not None
-                found.append(Loop(last, closing.cond_value_index, blocks(at, last, inside=last)))
+                found.append(Loop(last, closing.cond_value_index, blocks(at, last, depth + 1, inside=last)))
                 at = last + 1
                 continue
             opening = jump(at)
@@ -90,13 +95,12 @@ def parse(instructions: Sequence[schema.Instruction], values: Sequence[schema.EV
             after = skip.destination_instruction
             if not middle <= after <= end:
                 raise UnsupportedError(f"instruction {middle - 1} jumps to {after}, out of its branch")
-            found.append(
-                Branch(at, opening.cond_value_index, blocks(at + 1, middle - 1), blocks(middle, after))
-            )
+            then, otherwise = blocks(at + 1, middle - 1, depth + 1), blocks(middle, after, depth + 1)
+            found.append(Branch(at, opening.cond_value_index, then, otherwise))
             at = after
         return tuple(found)
 
-    return blocks(0, len(calls))
+    return blocks(0, len(calls), 0)
 
 
 def _never(value: object) -> bool:
@@ -109,6 +113,7 @@ def lower_branch(lowering: Lowering, branch: Branch) -> None:
     if not isinstance(condition, (SymInt, Tensor)):
         lowering.run_blocks(branch.then if condition else branch.otherwise)
         return
+    lowering.budget.add_steps(len(lowering.bindings.values) // 16)
     before = lowering.bindings.copy()
     first = len(lowering.graph.nodes)
     if isinstance(condition, SymInt):

@@ -9,10 +9,15 @@ from pteron.errors import FormatError, UnsupportedError
 from pteron.ir.dtypes import DELEGATE_TYPES, DType
 from pteron.ir.values import Arg, Constant, Element, SymInt, Tensor, Value, ValueId, values_in
 from pteron.lower.builder import CAST, WRITE_BACK
+from pteron.lower.kernel_calls import INTERNAL
 from pteron.pte import schema, vulkan
 
 if TYPE_CHECKING:
     from pteron.lower.instructions import Lowering
+
+
+PREPACK = "et_vk.prepack.default"
+SELECT_AS_SYMINT = "et_vk.select_as_symint.default"
 
 
 class Inlining:
@@ -27,6 +32,7 @@ class Inlining:
         self.call = call
         self.name = name
         self._values: dict[int, Arg] = {}
+        self._prepacked = {call.args[-1] for call in self.graph.chain if call.name == PREPACK and call.args}
 
     def run(self) -> None:
         inputs, results = split_call(self.graph, self.call.args, self.lowering.plan)
@@ -79,7 +85,7 @@ class Inlining:
                     isinstance(wanted, vulkan.VkTensor)
                     and delegate_type(wanted.datatype, self.name)[1] == target.dtype
                     and wanted.constant_id < 0
-                    and value not in self._prepacked()
+                    and value not in self._prepacked
                 )
             if direct and value not in self._values:
                 self._values[value] = target
@@ -87,15 +93,14 @@ class Inlining:
                 later.append((value, target))
         return later
 
-    def _prepacked(self) -> set[int]:
-        return {call.args[-1] for call in self.graph.chain if call.name == "et_vk.prepack.default"}
-
     def _operator(self, call: vulkan.OperatorCall, origin: str) -> None:
         name = call.name or ""
-        if name == "et_vk.prepack.default":
-            self._prepack(*call.args)
-        elif name == "et_vk.select_as_symint.default":
-            self._select_as_symint(call.args, origin)
+        if name == PREPACK:
+            self._prepack(*_exactly(2, call.args, name, origin))
+        elif name == SELECT_AS_SYMINT:
+            self._select_as_symint(_exactly(4, call.args, name, origin), origin)
+        elif name.startswith(INTERNAL):
+            self.lowering.problem(name, origin)
         else:
             self.lowering.node(name, [self._value(index) for index in call.args], origin)
 
@@ -170,6 +175,7 @@ class Inlining:
         """The constants that a value is computed from."""
         wanted = {v.id for v in values_in(value)}
         found: dict[ValueId, Tensor] = {}
+        self.lowering.budget.add_steps(len(self.lowering.graph.nodes) // 16)
         for node in reversed(self.lowering.graph.nodes):
             if any(v.id in wanted for v in node.writes):
                 for read in node.reads:
@@ -177,6 +183,12 @@ class Inlining:
                     if isinstance(read, Tensor) and read.constant is not None:
                         found[read.id] = read
         return list(found.values())
+
+
+def _exactly(count: int, args: Sequence[int], name: str, origin: str) -> Sequence[int]:
+    if len(args) != count:
+        raise FormatError(f"{name} ({origin}) takes {count} arguments, the file has {len(args)}")
+    return args
 
 
 def _alike(a: Tensor, b: Tensor) -> bool:

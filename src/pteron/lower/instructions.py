@@ -11,7 +11,8 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 
 from pteron.errors import FormatError, UnsupportedError
-from pteron.ir.constants import permuted_constant
+from pteron.ir.checks import OpError
+from pteron.ir.constants import permutation, permuted_constant
 from pteron.ir.dtypes import DType
 from pteron.ir.live import LiveResult
 from pteron.ir.op import OpSpec
@@ -19,6 +20,7 @@ from pteron.ir.problems import Problem, unsupported
 from pteron.ir.values import Arg, Constant, Element, Graph, Port, SymInt, Tensor, ValueId
 from pteron.lower import control
 from pteron.lower import kernel_calls as outside
+from pteron.lower.budget import Budget, TooLarge
 from pteron.lower.builder import CAST, WRITE_BACK
 from pteron.lower.delegate import Inlining, split_call
 from pteron.lower.plan_values import Place, PlanValues, host_type
@@ -31,18 +33,22 @@ RANDOM = {"aten::rand.out": "aten.rand.default", "aten::randn.out": "aten.randn.
 VULKAN_BACKEND = "VulkanBackend"
 
 
-def lower(file: ProgramFile, method: str) -> Graph:
+def lower(file: ProgramFile, method: str, budget: Budget | None = None) -> Graph:
     """The graph of one method. Raises `UnsupportedError` that lists all that cannot be lowered."""
-    graph, problems = try_lower(file, method)
+    graph, problems = try_lower(file, method, budget)
     if problems:
         raise unsupported({method: problems})
     return graph
 
 
-def try_lower(file: ProgramFile, method: str) -> tuple[Graph, list[Problem]]:
-    """The graph of one method, and what is missing from it."""
-    lowering = Lowering(file, file.plan(method))
-    graph = lowering.run()
+def try_lower(file: ProgramFile, method: str, budget: Budget | None = None) -> tuple[Graph, list[Problem]]:
+    """The graph of one method, and what is missing from it. The methods of a file share a budget."""
+    lowering = Lowering(file, file.plan(method), budget)
+    graph = lowering.graph
+    try:
+        lowering.run()
+    except TooLarge as error:
+        lowering.problem("size", "the method", str(error))
     if not lowering.problems:
         check_order(graph)
     return graph, lowering.problems
@@ -69,14 +75,14 @@ def check_order(graph: Graph) -> None:
 class Lowering(PlanValues):
     """The state of lowering one method."""
 
-    def __init__(self, file: ProgramFile, plan: schema.ExecutionPlan) -> None:
-        super().__init__(file, plan)
+    def __init__(self, file: ProgramFile, plan: schema.ExecutionPlan, budget: Budget | None = None) -> None:
+        super().__init__(file, plan, budget)
         self.loop_counts: list[SymInt | int] = []  # of the loops that are being unrolled, innermost last
         self._sizes: dict[ValueId, int] = {}  # the largest value of SymInts that are sizes
         self._delegates: dict[int, vulkan.VkDelegate] = {}
         self._instructions: Sequence[schema.Instruction] = ()
 
-    def run(self) -> Graph:
+    def run(self) -> None:
         graph = self.graph
         graph.inputs = [self._input(n, index) for n, index in enumerate(self.plan.inputs)]
         for chain in self.plan.chains:
@@ -84,11 +90,12 @@ class Lowering(PlanValues):
             self._find_buffers()
             try:
                 self.run_blocks(control.parse(chain.instructions, self.plan.values))
+            except TooLarge:
+                raise
             except UnsupportedError as error:
                 self.problem("control flow", "the method", str(error))
         graph.outputs = [self._output(n, index) for n, index in enumerate(self.plan.outputs)]
         self._find_states()
-        return graph
 
     # -- inputs, outputs, state -----------------------------------------------------------------
 
@@ -175,6 +182,7 @@ class Lowering(PlanValues):
 
     def run_blocks(self, blocks: Iterable[control.Block]) -> None:
         for block in blocks:
+            self.budget.add_steps()
             try:
                 match block:
                     case control.Step():
@@ -185,6 +193,8 @@ class Lowering(PlanValues):
                         control.lower_branch(self, block)
                     case control.Loop():
                         control.lower_loop(self, block)
+            except TooLarge:
+                raise
             except UnsupportedError as error:
                 self.problem(self._describe(block), f"instruction {block.number}", str(error))
 
@@ -230,14 +240,18 @@ class Lowering(PlanValues):
         kernel = self._kernel(call)
         if kernel in outside.NO_OPERATION:
             return
+        special, least = _SPECIAL.get(kernel, (None, 1))
+        if len(call.args) < least:
+            raise FormatError(f"{kernel} ({where}) needs {least} arguments, the file has {len(call.args)}")
         if kernel in RANDOM:
             self._random(RANDOM[kernel], call.args, where)
             return
-        special = _SPECIAL.get(kernel)
         if special is not None:
             special(self, call.args, where)
             return
         inputs, outputs = self._split(kernel, call.args)
+        if not outputs:
+            raise FormatError(f"{kernel} ({where}) writes to an empty list")
         args = [self.read(index) for index in inputs]
         spec = outside.find(kernel)
         if spec is not None and not self._is_tensor(outputs[0]):
@@ -248,6 +262,8 @@ class Lowering(PlanValues):
         if spec is None:
             self.problem(kernel, where)
             return
+        if not out:
+            raise FormatError(f"{kernel} ({where}) has no tensor to write to")
         args = outside.with_options(spec, args)
         self.node(spec.name, [*args, out if spec.parameters[-1] == "outs" else out[0]], where)
 
@@ -268,21 +284,26 @@ class Lowering(PlanValues):
 
     def _integer_call(self, spec: OpSpec, args: Sequence[Arg], out: int, where: str) -> None:
         """Arithmetic on integers: done at once where they are all known, else by each call's sweep."""
-        if not any(isinstance(arg, (Tensor, SymInt)) for arg in args):
-            result = LiveResult()
-            spec.rule(*args, result)
-            self.bindings.values[out] = result.value
+        symint = self.write_symint(out)
+        if any(isinstance(arg, (Tensor, SymInt)) for arg in args):
+            self.node(spec.name, [*args, symint], where)
             return
-        self.node(spec.name, [*args, self.write_symint(out)], where)
+        result = LiveResult()
+        try:
+            spec.evaluate([*spec.bind([*args, symint])[:-1], result])
+        except OpError as error:
+            raise FormatError(f"{spec.name} ({where}): {error}") from None
+        self.bindings.values[out] = result.value
 
     def _permute(self, ids: Sequence[int], where: str) -> None:
         """Weights that the program permutes are permuted once, when they are uploaded."""
         source, dims, out = self.read_tensor(ids[0]), self.read(ids[1]), ids[-1]
         is_buffer = self._plan_tensor(ids[0]).allocation_info is not None
-        if source.constant is None or is_buffer or not isinstance(dims, tuple) or not dims:
+        order = permutation(source, dims)
+        if source.constant is None or is_buffer or not order:
             self.node(PERMUTE, [source, dims, self.write_tensor(out)], where)
             return
-        self.bindings.values[out] = permuted_constant(self.graph, source, dims)
+        self.bindings.values[out] = permuted_constant(self.graph, source, order)
         self.bindings.written.add(out)
         place = self._place(out)
         if place:
@@ -308,9 +329,11 @@ class Lowering(PlanValues):
         self.node(name, [self.read(ids[0]), counter, self.write_tensor(ids[-1])], where)
 
     def _sym_size(self, ids: Sequence[int], where: str) -> None:
-        source, dim, out = ids
-        tensor, axis = self.read_tensor(source), self.read(dim)
-        assert isinstance(axis, int)
+        source, out = ids[0], ids[-1]
+        tensor, axis = self.read_tensor(source), self.read(ids[1])
+        rank = len(tensor.max_shape)
+        if not isinstance(axis, int) or not -rank <= axis < rank:
+            raise FormatError(f"sym_size ({where}): {tensor!r} has no dimension {axis!r}")
         if self._plan_tensor(source).shape_dynamism == schema.TensorShapeDynamism.STATIC:
             self.bindings.values[out] = tensor.max_shape[axis]
             return
@@ -371,8 +394,8 @@ class Lowering(PlanValues):
         """What the counter of a loop is compared with, by the instruction before the jump back."""
         call = self._instructions[loop.number - 1].instr_args
         if isinstance(call, schema.KernelCall) and self._kernel(call) == "executorch_prim::eq.Scalar":
-            size = self.read(call.args[1])
-            if call.args[2] == loop.condition and isinstance(size, (SymInt, int)):
+            size = self.read(call.args[1]) if len(call.args) >= 3 else None
+            if isinstance(size, (SymInt, int)) and call.args[2] == loop.condition:
                 return size
         raise UnsupportedError(f"the loop that ends at instruction {loop.number} is not a counted one")
 
@@ -381,10 +404,12 @@ class Lowering(PlanValues):
 
     def _element(self, tensor: Tensor) -> SymInt | None:
         """The first element of a tensor as an integer, if it is an element of an input."""
-        producers = {value.id: node for node in self.graph.nodes for value in node.writes}
+        inputs = self.graph.input_ids
+        self.budget.add_steps(len(inputs) // 16)
         dim, index = -1, 0
-        while tensor.id not in self.graph.input_ids:
-            node = producers.get(tensor.id)
+        while tensor.id not in inputs:
+            self.budget.add_steps()
+            node = self.producers.get(tensor.id)
             source = node.args[0] if node else None
             if node is None or not isinstance(source, Tensor):
                 return None
@@ -400,12 +425,12 @@ class Lowering(PlanValues):
         return symint
 
 
-# Kernels that are not one operator's out-variant.
-_SPECIAL: dict[str, Callable[[Lowering, Sequence[int], str], None]] = {
-    "aten::copy_": Lowering._copy,
-    "aten::as_strided_copy.out": Lowering._as_strided,
-    "aten::permute_copy.out": Lowering._permute,
-    "aten::sym_size.int": Lowering._sym_size,
-    "aten::_local_scalar_dense": Lowering._item,
-    "executorch_prim::et_copy_index.tensor": Lowering._copy_index,
+# Kernels that are not one operator's out-variant, and how many arguments each has at least.
+_SPECIAL: dict[str, tuple[Callable[[Lowering, Sequence[int], str], None], int]] = {
+    "aten::copy_": (Lowering._copy, 2),
+    "aten::as_strided_copy.out": (Lowering._as_strided, 5),
+    "aten::permute_copy.out": (Lowering._permute, 3),
+    "aten::sym_size.int": (Lowering._sym_size, 3),
+    "aten::_local_scalar_dense": (Lowering._item, 2),
+    "executorch_prim::et_copy_index.tensor": (Lowering._copy_index, 3),
 }

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pteron.errors import FormatError, UnsupportedError
 from pteron.ir.dtypes import HOST_TYPES, DType
 from pteron.ir.values import Arg, Constant, Port, SymInt, Tensor, ValueId
+from pteron.lower.budget import Budget
 from pteron.lower.builder import VIEW, Builder
 from pteron.pte import schema
 from pteron.pte.file import ProgramFile
@@ -36,11 +37,14 @@ class Bindings:
 class PlanValues(Builder):
     """Reading and writing the values of a plan, as a graph is built."""
 
-    def __init__(self, file: ProgramFile, plan: schema.ExecutionPlan) -> None:
-        super().__init__(plan.name or "")
+    def __init__(self, file: ProgramFile, plan: schema.ExecutionPlan, budget: Budget | None = None) -> None:
+        super().__init__(plan.name or "", budget)
         self.file = file
         self.plan = plan
         self.bindings = Bindings()
+        self._input_numbers: dict[int, int] = {}
+        for number, index in enumerate(plan.inputs):
+            self._input_numbers.setdefault(index, number)
         self._planned: set[ValueId] = set()  # tensors of the plan, rather than of a delegate
         self._buffers: dict[Place, int] = {}  # places that are read before they are written: whose they are
 
@@ -67,11 +71,11 @@ class PlanValues(Builder):
                 return value.double_val
             case schema.String():
                 return value.string_val
-        return self._integer_input(index) if index in self.plan.inputs else None
+        return self._integer_input(index) if index in self._input_numbers else None
 
     def _integer_input(self, index: int) -> SymInt:
         """The exporter writes an integer input as Null: only that something reads it tells what it is."""
-        number = self.plan.inputs.index(index)
+        number = self._input_numbers[index]
         symint = self.write_symint(index)
         self.graph.inputs[number] = Port(f"input{number}", symint, "int", True)
         return symint

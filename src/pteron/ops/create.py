@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from pteron.ir.rule import Dispatch, LiveTensor, Shape, check, op, quads, threads
+from pteron.ir.rule import Dispatch, LiveTensor, Scalar, Shape, Unused, check, op, quads, threads
 from pteron.ops.elementwise import as_f32, as_i32
 
 
@@ -26,20 +25,24 @@ def ramp(out: LiveTensor, start: float | int, step: float | int = 0) -> Dispatch
 
 @op("aten.full.default")
 def full(
-    size: Shape, value: Any, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor
+    size: Shape, value: Scalar, dtype: Unused, layout: Unused, device: Unused, pin: Unused, out: LiveTensor
 ) -> Dispatch:
     out.resize(size)
     return ramp(out, value)
 
 
 @op("aten.zeros.default")
-def zeros(size: Shape, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor) -> Dispatch:
+def zeros(
+    size: Shape, dtype: Unused, layout: Unused, device: Unused, pin: Unused, out: LiveTensor
+) -> Dispatch:
     out.resize(size)
     return ramp(out, 0)
 
 
 @op("aten.ones.default")
-def ones(size: Shape, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor) -> Dispatch:
+def ones(
+    size: Shape, dtype: Unused, layout: Unused, device: Unused, pin: Unused, out: LiveTensor
+) -> Dispatch:
     out.resize(size)
     return ramp(out, 1)
 
@@ -47,12 +50,12 @@ def ones(size: Shape, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveT
 @op("aten.full_like.default")
 def full_like(
     x: LiveTensor,
-    value: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    pin: Any,
-    memory_format: Any,
+    value: Scalar,
+    dtype: Unused,
+    layout: Unused,
+    device: Unused,
+    pin: Unused,
+    memory_format: Unused,
     out: LiveTensor,
 ) -> Dispatch:
     out.resize(x.shape)
@@ -61,7 +64,13 @@ def full_like(
 
 @op("aten.zeros_like.default")
 def zeros_like(
-    x: LiveTensor, dtype: Any, layout: Any, device: Any, pin: Any, memory_format: Any, out: LiveTensor
+    x: LiveTensor,
+    dtype: Unused,
+    layout: Unused,
+    device: Unused,
+    pin: Unused,
+    memory_format: Unused,
+    out: LiveTensor,
 ) -> Dispatch:
     out.resize(x.shape)
     return ramp(out, 0)
@@ -69,21 +78,33 @@ def zeros_like(
 
 @op("aten.ones_like.default")
 def ones_like(
-    x: LiveTensor, dtype: Any, layout: Any, device: Any, pin: Any, memory_format: Any, out: LiveTensor
+    x: LiveTensor,
+    dtype: Unused,
+    layout: Unused,
+    device: Unused,
+    pin: Unused,
+    memory_format: Unused,
+    out: LiveTensor,
 ) -> Dispatch:
     out.resize(x.shape)
     return ramp(out, 1)
 
 
 @op("aten.fill.Scalar")
-def fill(x: LiveTensor, value: Any, out: LiveTensor) -> Dispatch:
+def fill(x: LiveTensor, value: Scalar, out: LiveTensor) -> Dispatch:
     out.resize(x.shape)
     return ramp(out, value)
 
 
 @op("aten.empty.memory_format")
 def empty(
-    size: Shape, dtype: Any, layout: Any, device: Any, pin: Any, memory_format: Any, out: LiveTensor
+    size: Shape,
+    dtype: Unused,
+    layout: Unused,
+    device: Unused,
+    pin: Unused,
+    memory_format: Unused,
+    out: LiveTensor,
 ) -> None:
     out.resize(size)
 
@@ -96,19 +117,30 @@ def empty_dim_order(
 
 
 @op("aten.scalar_tensor.default")
-def scalar_tensor(value: Any, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor) -> Dispatch:
+def scalar_tensor(
+    value: Scalar, dtype: Unused, layout: Unused, device: Unused, pin: Unused, out: LiveTensor
+) -> Dispatch:
     out.resize(())
     return ramp(out, value)
 
 
 @op("aten.arange.default")
-def arange_to(end: Any, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor) -> Dispatch:
+def arange_to(
+    end: Scalar, dtype: Unused, layout: Unused, device: Unused, pin: Unused, out: LiveTensor
+) -> Dispatch:
     return arange(0, end, 1, dtype, layout, device, pin, out)  # type: ignore[no-any-return]
 
 
 @op("aten.arange.start_step")
 def arange(
-    start: Any, end: Any, step: Any, dtype: Any, layout: Any, device: Any, pin: Any, out: LiveTensor
+    start: Scalar,
+    end: Scalar,
+    step: Scalar,
+    dtype: Unused,
+    layout: Unused,
+    device: Unused,
+    pin: Unused,
+    out: LiveTensor,
 ) -> Dispatch:
     check(step != 0, "step must not be 0")
     out.resize((max(0, math.ceil((end - start) / step)),))

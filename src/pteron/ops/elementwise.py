@@ -12,7 +12,20 @@ from collections.abc import Sequence
 from inspect import Parameter, Signature
 from typing import Any
 
-from pteron.ir.rule import Dispatch, DType, LiveTensor, Number, Scratch, check, numel, op, quads, threads
+from pteron.ir.rule import (
+    Dispatch,
+    DType,
+    LiveTensor,
+    Number,
+    Scalar,
+    Scratch,
+    Unused,
+    check,
+    numel,
+    op,
+    quads,
+    threads,
+)
 from pteron.ops.shapes import broadcast, broadcast_strides, merge
 
 F32_MAX = 3.4028234663852886e38
@@ -167,7 +180,7 @@ def with_scalar(name: str, expression: str, *, exact: bool = True, integer: str 
     """A binary operator whose right operand is the scalar `s0`."""
 
     @op(f"aten.{name}")
-    def rule(x: LiveTensor, other: Any, out: LiveTensor) -> Dispatch:
+    def rule(x: LiveTensor, other: Scalar, out: LiveTensor) -> Dispatch:
         whole = exact and all_integer(x, out)
         return unary_dispatch(
             x, out, integer if whole and integer else expression, exact=whole, scalars=(other,)
@@ -181,9 +194,9 @@ def parametric(name: str, attributes: str, expression: str) -> None:
         *scalars, out = rest
         return unary_dispatch(x, out, expression, scalars=scalars)
 
-    order = ["x", *attributes.split(), "out"]
+    takes = {"x": LiveTensor, **dict.fromkeys(attributes.split(), Scalar), "out": LiveTensor}
     rule.__signature__ = Signature(  # type: ignore[attr-defined]
-        [Parameter(each, Parameter.POSITIONAL_OR_KEYWORD) for each in order]
+        [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind) for name, kind in takes.items()]
     )
     op(f"aten.{name}.default")(rule)
 
@@ -194,7 +207,7 @@ def comparison(name: str, operator: str) -> None:
         return binary_dispatch(a, b, out, TRUTH.format(f"a {operator} b"))
 
     @op(f"aten.{name}.Scalar")
-    def scalar(x: LiveTensor, other: Any, out: LiveTensor) -> Dispatch:
+    def scalar(x: LiveTensor, other: Scalar, out: LiveTensor) -> Dispatch:
         # An integer tensor against 2.5 must be compared as floats.
         return unary_dispatch(
             x, out, TRUTH.format(f"x {operator} s0"), exact=is_whole(other), scalars=(other,)
@@ -206,7 +219,7 @@ def bitwise(name: str, operator: str) -> None:
     binary(f"bitwise_{name}.Tensor", f"a {operator} b")
 
     @op(f"aten.bitwise_{name}.Scalar")
-    def scalar(x: LiveTensor, other: Any, out: LiveTensor) -> Dispatch:
+    def scalar(x: LiveTensor, other: Scalar, out: LiveTensor) -> Dispatch:
         return unary_dispatch(x, out, f"x {operator} s0", exact=True, scalars=(int(other),))
 
 
@@ -302,37 +315,37 @@ def bitwise_not(x: LiveTensor, out: LiveTensor) -> Dispatch:
 
 
 @op("aten.add.Tensor")
-def add(a: LiveTensor, b: LiveTensor, alpha: Any, out: LiveTensor) -> Dispatch:
+def add(a: LiveTensor, b: LiveTensor, alpha: Scalar, out: LiveTensor) -> Dispatch:
     return binary_dispatch(a, b, out, "a + s0 * b", scalar=alpha)
 
 
 @op("aten.sub.Tensor")
-def sub(a: LiveTensor, b: LiveTensor, alpha: Any, out: LiveTensor) -> Dispatch:
+def sub(a: LiveTensor, b: LiveTensor, alpha: Scalar, out: LiveTensor) -> Dispatch:
     return binary_dispatch(a, b, out, "a - s0 * b", scalar=alpha)
 
 
 @op("aten.rsub.Tensor")
-def rsub(a: LiveTensor, b: LiveTensor, alpha: Any, out: LiveTensor) -> Dispatch:
+def rsub(a: LiveTensor, b: LiveTensor, alpha: Scalar, out: LiveTensor) -> Dispatch:
     return binary_dispatch(a, b, out, "b - s0 * a", scalar=alpha)
 
 
 @op("aten.add.Scalar")
-def add_scalar(x: LiveTensor, other: Any, alpha: Any, out: LiveTensor) -> Dispatch:
+def add_scalar(x: LiveTensor, other: Scalar, alpha: Scalar, out: LiveTensor) -> Dispatch:
     return unary_dispatch(x, out, "x + s0", exact=all_integer(out), scalars=(other * alpha,))
 
 
 @op("aten.sub.Scalar")
-def sub_scalar(x: LiveTensor, other: Any, alpha: Any, out: LiveTensor) -> Dispatch:
+def sub_scalar(x: LiveTensor, other: Scalar, alpha: Scalar, out: LiveTensor) -> Dispatch:
     return unary_dispatch(x, out, "x - s0", exact=all_integer(out), scalars=(other * alpha,))
 
 
 @op("aten.rsub.Scalar")
-def rsub_scalar(x: LiveTensor, other: Any, alpha: Any, out: LiveTensor) -> Dispatch:
+def rsub_scalar(x: LiveTensor, other: Scalar, alpha: Scalar, out: LiveTensor) -> Dispatch:
     return unary_dispatch(x, out, "s0 - s1 * x", exact=all_integer(out), scalars=(other, alpha))
 
 
 @op("aten.pow.Scalar")
-def pow_of_scalar(base: Any, exponent: LiveTensor, out: LiveTensor) -> Dispatch:
+def pow_of_scalar(base: Scalar, exponent: LiveTensor, out: LiveTensor) -> Dispatch:
     integer = all_integer(exponent, out)
     return unary_dispatch(
         exponent, out, "ipow4(s0, x)" if integer else "pow4(s0, x)", exact=integer, scalars=(base,)
@@ -347,7 +360,7 @@ def div_mode(a: LiveTensor, b: LiveTensor, rounding_mode: str | None, out: LiveT
 
 
 @op("aten.div.Scalar_mode")
-def div_scalar_mode(x: LiveTensor, other: Any, rounding_mode: str | None, out: LiveTensor) -> Dispatch:
+def div_scalar_mode(x: LiveTensor, other: Scalar, rounding_mode: str | None, out: LiveTensor) -> Dispatch:
     integer = all_integer(x, out)
     return unary_dispatch(
         x,
@@ -369,7 +382,7 @@ def _quotient(a: str, b: str, rounding_mode: str | None, integer: bool) -> str:
 
 
 @op("aten.clamp.default", "aten.hardtanh.default")
-def clamp(x: LiveTensor, low: Any, high: Any, out: LiveTensor) -> Dispatch:
+def clamp(x: LiveTensor, low: Scalar | None, high: Scalar | None, out: LiveTensor) -> Dispatch:
     bounds = (-math.inf if low is None else low, math.inf if high is None else high)
     raised = "select(x, s0, x < s0)"  # NaN passes through, which max would not promise
     return unary_dispatch(
@@ -410,7 +423,7 @@ def where(condition: LiveTensor, a: LiveTensor, b: LiveTensor, out: LiveTensor) 
 
 
 @op("aten.masked_fill.Scalar")
-def masked_fill(x: LiveTensor, mask: LiveTensor, value: Any, out: LiveTensor) -> Dispatch:
+def masked_fill(x: LiveTensor, mask: LiveTensor, value: Scalar, out: LiveTensor) -> Dispatch:
     return binary_dispatch(x, mask, out, "select(a, s0, b != zero)", scalar=value)
 
 
@@ -420,17 +433,17 @@ def masked_fill_tensor(x: LiveTensor, mask: LiveTensor, value: LiveTensor, out: 
 
 
 @op("aten.addcmul.default")
-def addcmul(x: LiveTensor, a: LiveTensor, b: LiveTensor, value: Any, out: LiveTensor) -> Dispatch:
+def addcmul(x: LiveTensor, a: LiveTensor, b: LiveTensor, value: Scalar, out: LiveTensor) -> Dispatch:
     return ternary_dispatch(x, a, b, out, "a + s0 * b * c", scalar=value)
 
 
 @op("aten.addcdiv.default")
-def addcdiv(x: LiveTensor, a: LiveTensor, b: LiveTensor, value: Any, out: LiveTensor) -> Dispatch:
+def addcdiv(x: LiveTensor, a: LiveTensor, b: LiveTensor, value: Scalar, out: LiveTensor) -> Dispatch:
     return ternary_dispatch(x, a, b, out, "a + s0 * b / c", exact=False, scalar=value)
 
 
 @op("aten.lerp.Scalar")
-def lerp(a: LiveTensor, b: LiveTensor, weight: Any, out: LiveTensor) -> Dispatch:
+def lerp(a: LiveTensor, b: LiveTensor, weight: Scalar, out: LiveTensor) -> Dispatch:
     return binary_dispatch(a, b, out, "a + s0 * (b - a)", scalar=weight)
 
 
@@ -445,12 +458,12 @@ def lerp_tensor(a: LiveTensor, b: LiveTensor, weight: LiveTensor, out: LiveTenso
 @op("aten._to_copy.default", alias="x")
 def to_copy(
     x: LiveTensor,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    pin_memory: Any,
-    non_blocking: Any,
-    memory_format: Any,
+    dtype: Unused,
+    layout: Unused,
+    device: Unused,
+    pin_memory: Unused,
+    non_blocking: Unused,
+    memory_format: Unused,
     out: LiveTensor,
 ) -> Dispatch | None:
     return cast(x, out)
@@ -459,12 +472,12 @@ def to_copy(
 @op("dim_order_ops._to_dim_order_copy.default", alias="x")
 def to_dim_order_copy(
     x: LiveTensor,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    pin_memory: Any,
-    non_blocking: Any,
-    dim_order: Any,
+    dtype: Unused,
+    layout: Unused,
+    device: Unused,
+    pin_memory: Unused,
+    non_blocking: Unused,
+    dim_order: Unused,
     out: LiveTensor,
 ) -> Dispatch | None:
     return cast(x, out)

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from pteron.ir.rule import Dispatch, LiveTensor, Number, Shape, check, describe, numel, op, quads, threads
+from pteron.ir.rule import (
+    Dispatch,
+    LiveTensor,
+    Number,
+    Scalar,
+    Shape,
+    check,
+    describe,
+    numel,
+    op,
+    quads,
+    threads,
+)
 from pteron.ops.conv import Window, lift
 from pteron.ops.elementwise import F32_MAX, I32_MAX, I32_MIN
 from pteron.ops.shapes import MAX_RANK
@@ -159,7 +170,7 @@ REFLECTION = "fn inner(i: i32, size: i32) -> i32 { return size - 1 - abs(size - 
 
 
 @op("aten.constant_pad_nd.default")
-def constant_pad_nd(x: LiveTensor, pad: Shape, value: Any, out: LiveTensor) -> Dispatch:
+def constant_pad_nd(x: LiveTensor, pad: Shape, value: Scalar, out: LiveTensor) -> Dispatch:
     return padded(x, pad, out, CONSTANT, value)
 
 
@@ -184,7 +195,7 @@ for _rank in (1, 2, 3):
     _edge_pad(_rank)
 
 
-def padded(x: LiveTensor, pad: Shape, out: LiveTensor, code: str, value: Any = 0) -> Dispatch:
+def padded(x: LiveTensor, pad: Shape, out: LiveTensor, code: str, value: Scalar = 0) -> Dispatch:
     """Pad, or cut where negative; `pad` lists (before, after) from the last dimension on."""
     check(len(pad) % 2 == 0 and len(pad) <= 2 * x.rank, f"pad {describe(pad)} does not fit rank {x.rank}")
     pairs = [(0, 0)] * (x.rank - len(pad) // 2) + list(zip(pad[::2], pad[1::2], strict=True))[::-1]

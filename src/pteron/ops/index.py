@@ -7,7 +7,6 @@ all in strides, so one kernel reads for all of them and one writes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pteron.ir.rule import (
     Bound,
@@ -15,6 +14,7 @@ from pteron.ir.rule import (
     DType,
     LiveTensor,
     Number,
+    Scalar,
     Scratch,
     Shape,
     check,
@@ -250,7 +250,9 @@ def scatter(
 
 
 @op("aten.scatter.value")
-def scatter_value(x: LiveTensor, dim: int, index: LiveTensor, value: Any, out: LiveTensor) -> list[Dispatch]:
+def scatter_value(
+    x: LiveTensor, dim: int, index: LiveTensor, value: Scalar, out: LiveTensor
+) -> list[Dispatch]:
     return _scatter(x, dim, index, value, out)
 
 

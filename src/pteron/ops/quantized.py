@@ -20,6 +20,7 @@ from pteron.ir.rule import (
     Route,
     Scratch,
     Shape,
+    Unused,
     check,
     describe,
     numel,
@@ -136,7 +137,7 @@ def per_token(shape: Shape) -> Shape:
 
 @op("quantized_decomposed.quantize_per_tensor.default")
 def quantize_per_tensor(
-    x: LiveTensor, scale: float, zero: int, quant_min: int, quant_max: int, dtype: Any, out: LiveTensor
+    x: LiveTensor, scale: float, zero: int, quant_min: int, quant_max: int, dtype: Unused, out: LiveTensor
 ) -> Dispatch:
     return affine_scalar(x, out, QUANTIZE_BY_INVERSE, 1.0 / scale, zero, (quant_min, quant_max))
 
@@ -148,8 +149,8 @@ def dequantize_per_tensor(
     zero: int,
     quant_min: int,
     quant_max: int,
-    dtype: Any,
-    out_dtype: Any,
+    dtype: Unused,
+    out_dtype: Unused,
     out: LiveTensor,
 ) -> Dispatch:
     return affine_scalar(x, out, DEQUANTIZE, scale, zero)
@@ -162,7 +163,7 @@ def quantize_per_tensor_tensor(
     zero: LiveTensor,
     quant_min: int,
     quant_max: int,
-    dtype: Any,
+    dtype: Unused,
     out: LiveTensor,
 ) -> Dispatch:
     return affine_blocks(x, out, QUANTIZE, scale, zero, x.shape, (quant_min, quant_max))
@@ -175,8 +176,8 @@ def dequantize_per_tensor_tensor(
     zero: LiveTensor,
     quant_min: int,
     quant_max: int,
-    dtype: Any,
-    out_dtype: Any,
+    dtype: Unused,
+    out_dtype: Unused,
     out: LiveTensor,
 ) -> Dispatch:
     return affine_blocks(x, out, DEQUANTIZE, scale, zero, x.shape)
@@ -190,7 +191,7 @@ def quantize_per_channel(
     axis: int,
     quant_min: int,
     quant_max: int,
-    dtype: Any,
+    dtype: Unused,
     out: LiveTensor,
 ) -> Dispatch:
     return affine_blocks(x, out, QUANTIZE, scales, zeros, per_channel(x.shape, axis), (quant_min, quant_max))
@@ -204,8 +205,8 @@ def dequantize_per_channel(
     axis: int,
     quant_min: int,
     quant_max: int,
-    dtype: Any,
-    out_dtype: Any,
+    dtype: Unused,
+    out_dtype: Unused,
     out: LiveTensor,
 ) -> Dispatch:
     return affine_blocks(x, out, DEQUANTIZE, scales, zeros, per_channel(x.shape, axis))
@@ -218,7 +219,7 @@ def quantize_per_token(
     zeros: LiveTensor,
     quant_min: int,
     quant_max: int,
-    dtype: Any,
+    dtype: Unused,
     out: LiveTensor,
 ) -> Dispatch:
     return affine_blocks(x, out, QUANTIZE_SUM, scales, zeros, per_token(x.shape), (quant_min, quant_max))
@@ -231,8 +232,8 @@ def dequantize_per_token(
     zeros: LiveTensor,
     quant_min: int,
     quant_max: int,
-    dtype: Any,
-    output_dtype: Any,
+    dtype: Unused,
+    output_dtype: Unused,
     out: LiveTensor,
 ) -> Dispatch:
     return affine_blocks(x, out, DEQUANTIZE, scales, zeros, per_token(x.shape))
@@ -244,7 +245,7 @@ def quantize_affine(
     block_size: Shape,
     scale: LiveTensor,
     zero: LiveTensor | None,
-    output_dtype: Any,
+    output_dtype: Unused,
     quant_min: int | None,
     quant_max: int | None,
     out: LiveTensor,
@@ -259,10 +260,10 @@ def dequantize_affine(
     block_size: Shape,
     scale: LiveTensor,
     zero: LiveTensor | None,
-    input_dtype: Any,
+    input_dtype: Unused,
     quant_min: int | None,
     quant_max: int | None,
-    output_dtype: Any,
+    output_dtype: Unused,
     out: LiveTensor,
 ) -> Dispatch:
     return affine_blocks(x, out, DEQUANTIZE, scale, zero, block_size)
@@ -386,12 +387,12 @@ def choose_qparams_affine(
     x: LiveTensor,
     mapping_type: str,
     block_size: Shape,
-    target_dtype: Any,
+    target_dtype: Unused,
     quant_min: int | None,
     quant_max: int | None,
     eps: float | None,
-    scale_dtype: Any,
-    zero_point_dtype: Any,
+    scale_dtype: Unused,
+    zero_point_dtype: Unused,
     keepdim: bool,
     outs: Sequence[LiveTensor],
 ) -> list[Route]:
@@ -411,7 +412,7 @@ def choose_qparams_affine(
 
 @op("quantized_decomposed.choose_qparams.tensor")
 def choose_qparams(
-    x: LiveTensor, quant_min: int, quant_max: int, eps: float, dtype: Any, outs: Sequence[LiveTensor]
+    x: LiveTensor, quant_min: int, quant_max: int, eps: float, dtype: Unused, outs: Sequence[LiveTensor]
 ) -> list[Route]:
     scale, zero = outs
     for out in outs:
@@ -420,7 +421,9 @@ def choose_qparams(
 
 
 @op("quantized_decomposed.choose_qparams_per_token_asymmetric.default")
-def choose_qparams_per_token_asymmetric(x: LiveTensor, dtype: Any, outs: Sequence[LiveTensor]) -> list[Route]:
+def choose_qparams_per_token_asymmetric(
+    x: LiveTensor, dtype: Unused, outs: Sequence[LiveTensor]
+) -> list[Route]:
     scales, zeros = outs
     for out in outs:
         out.resize((*x.shape[:-1], 1))

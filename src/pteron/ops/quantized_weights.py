@@ -11,6 +11,7 @@ from pteron.ir.rule import (
     LiveTensor,
     Route,
     Scratch,
+    Unused,
     check,
     describe,
     fold,
@@ -159,7 +160,7 @@ def embedding_4bit(
     quant_min: int,
     quant_max: int,
     indices: LiveTensor,
-    dtype: Any,
+    dtype: Unused,
     out: LiveTensor,
 ) -> Dispatch:
     return affine_embedding(weight, scales, zeros, indices, out, per_byte=2)
@@ -186,7 +187,7 @@ def embedding_byte(
     quant_min: int,
     quant_max: int,
     indices: LiveTensor,
-    dtype: Any,
+    dtype: Unused,
     out: LiveTensor,
 ) -> Dispatch:
     return affine_embedding(weight, scales, zeros, indices, out, per_byte=1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pteron.ir.rule import (
     GPU,
@@ -20,6 +20,7 @@ from pteron.ir.rule import (
     Route,
     Scratch,
     Shape,
+    Unused,
     check,
     fold,
     numel,
@@ -29,6 +30,9 @@ from pteron.ir.rule import (
 )
 from pteron.ops.elementwise import widened
 from pteron.ops.shapes import contiguous, dimension, merge
+
+# The dimensions to reduce: several, one, or all of them.
+Dims: TypeAlias = Sequence[int] | int | None
 
 # Reductions of fewer elements than this are not worth a second dispatch.
 LONG = 256
@@ -91,7 +95,7 @@ def scalar(x: LiveTensor) -> str:
 def reduce(
     x: LiveTensor,
     out: LiveTensor,
-    dims: Sequence[int] | int | None,
+    dims: Dims,
     keepdim: bool,
     reduction: Reduction,
     correction: float = 0.0,
@@ -293,42 +297,42 @@ LOG_SUM_EXP = Reduction(
 
 
 @op("aten.sum.dim_IntList")
-def sum_dims(x: LiveTensor, dims: Any, keepdim: bool, dtype: Any, out: LiveTensor) -> list[Route]:
+def sum_dims(x: LiveTensor, dims: Dims, keepdim: bool, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, total(out))
 
 
 @op("aten.sum.default")
-def sum_all(x: LiveTensor, dtype: Any, out: LiveTensor) -> list[Route]:
+def sum_all(x: LiveTensor, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, total(out))
 
 
 @op("aten.mean.dim")
-def mean(x: LiveTensor, dims: Any, keepdim: bool, dtype: Any, out: LiveTensor) -> list[Route]:
+def mean(x: LiveTensor, dims: Dims, keepdim: bool, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, MEAN)
 
 
 @op("aten.mean.default")
-def mean_all(x: LiveTensor, dtype: Any, out: LiveTensor) -> list[Route]:
+def mean_all(x: LiveTensor, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, MEAN)
 
 
 @op("aten.prod.default")
-def prod_all(x: LiveTensor, dtype: Any, out: LiveTensor) -> list[Route]:
+def prod_all(x: LiveTensor, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, product(out))
 
 
 @op("aten.prod.dim_int")
-def prod(x: LiveTensor, dim: int, keepdim: bool, dtype: Any, out: LiveTensor) -> list[Route]:
+def prod(x: LiveTensor, dim: int, keepdim: bool, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dim, keepdim, product(out))
 
 
 @op("aten.amax.default")
-def amax(x: LiveTensor, dims: Any, keepdim: bool, out: LiveTensor) -> list[Route]:
+def amax(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, extreme(x, "above"))
 
 
 @op("aten.amin.default")
-def amin(x: LiveTensor, dims: Any, keepdim: bool, out: LiveTensor) -> list[Route]:
+def amin(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, extreme(x, "below"))
 
 
@@ -378,7 +382,7 @@ def any_all(x: LiveTensor, out: LiveTensor) -> list[Route]:
 
 
 @op("aten.any.dim", "aten.any.dims")
-def any_dims(x: LiveTensor, dims: Any, keepdim: bool, out: LiveTensor) -> list[Route]:
+def any_dims(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, ANY)
 
 
@@ -388,28 +392,28 @@ def all_all(x: LiveTensor, out: LiveTensor) -> list[Route]:
 
 
 @op("aten.all.dim", "aten.all.dims")
-def all_dims(x: LiveTensor, dims: Any, keepdim: bool, out: LiveTensor) -> list[Route]:
+def all_dims(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, ALL)
 
 
 @op("aten.var.correction")
-def var(x: LiveTensor, dims: Any, correction: float | None, keepdim: bool, out: LiveTensor) -> list[Route]:
+def var(x: LiveTensor, dims: Dims, correction: float | None, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, VARIANCE, _correction(correction))
 
 
 @op("aten.std.correction")
-def std(x: LiveTensor, dims: Any, correction: float | None, keepdim: bool, out: LiveTensor) -> list[Route]:
+def std(x: LiveTensor, dims: Dims, correction: float | None, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, DEVIATION, _correction(correction))
 
 
 @op("aten.var.dim")
-def var_dim(x: LiveTensor, dims: Any, unbiased: bool, keepdim: bool, out: LiveTensor) -> list[Route]:
+def var_dim(x: LiveTensor, dims: Dims, unbiased: bool, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, VARIANCE, float(unbiased))
 
 
 @op("aten.var_mean.correction")
 def var_mean(
-    x: LiveTensor, dims: Any, correction: float | None, keepdim: bool, outs: Sequence[LiveTensor]
+    x: LiveTensor, dims: Dims, correction: float | None, keepdim: bool, outs: Sequence[LiveTensor]
 ) -> list[Route]:
     variance, average = outs
     return together(
@@ -423,17 +427,17 @@ def _correction(given: float | None) -> float:
 
 
 @op("aten.logsumexp.default")
-def logsumexp(x: LiveTensor, dims: Any, keepdim: bool, out: LiveTensor) -> list[Route]:
+def logsumexp(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, LOG_SUM_EXP)
 
 
 @op("aten.cumsum.default")
-def cumsum(x: LiveTensor, dim: int, dtype: Any, out: LiveTensor) -> list[Dispatch]:
+def cumsum(x: LiveTensor, dim: int, dtype: Unused, out: LiveTensor) -> list[Dispatch]:
     return _scan(x, dim, out, "a + b")
 
 
 @op("aten.cumprod.default")
-def cumprod(x: LiveTensor, dim: int, dtype: Any, out: LiveTensor) -> list[Dispatch]:
+def cumprod(x: LiveTensor, dim: int, dtype: Unused, out: LiveTensor) -> list[Dispatch]:
     return _scan(x, dim, out, "a * b")
 
 

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from pteron.ir.rule import LiveResult, LiveTensor, op
+from pteron.ir.rule import LiveResult, LiveTensor, OpError, Scalar, op
 from pteron.ops.shapes import dimension
 
 
@@ -26,14 +26,21 @@ def sym_numel(x: LiveTensor, out: LiveResult) -> None:
 
 def unary(name: str, function: Callable[[Any], Any], *aliases: str) -> None:
     @op(name, f"executorch_prim::{name}.Scalar", *aliases)
-    def rule(a: Any, out: LiveResult) -> None:
+    def rule(a: Scalar, out: LiveResult) -> None:
         out.set(function(a))
 
 
 def binary(name: str, function: Callable[[Any, Any], Any], *aliases: str) -> None:
     @op(name, f"executorch_prim::{name}.Scalar", *aliases)
-    def rule(a: Any, b: Any, out: LiveResult) -> None:
+    def rule(a: Scalar, b: Scalar, out: LiveResult) -> None:
         out.set(function(a, b))
+
+
+def power(a: Any, b: Any) -> Any:
+    """a to the power of b, unless the result would be too long to compute."""
+    if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and b > 63:
+        raise OpError(f"{a} to the power of {b} does not fit 64 bits")
+    return a**b
 
 
 binary("add", operator.add)
@@ -42,7 +49,7 @@ binary("mul", operator.mul)
 binary("floordiv", operator.floordiv)
 binary("truediv", operator.truediv)
 binary("mod", operator.mod, "executorch_prim::mod.int")
-binary("pow", operator.pow)
+binary("pow", power)
 binary("sym_max", max, "max")
 binary("sym_min", min, "min")
 binary("sym_and", lambda a, b: bool(a) and bool(b))
@@ -64,5 +71,5 @@ unary("trunc", math.trunc)
 
 
 @op("sym_ite", "executorch_prim::sym_ite.Scalar")
-def sym_ite(condition: Any, a: Any, b: Any, out: LiveResult) -> None:
+def sym_ite(condition: Scalar, a: Scalar, b: Scalar, out: LiveResult) -> None:
     out.set(a if condition else b)

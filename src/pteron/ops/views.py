@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from pteron.ir.rule import (
     Dispatch,
     LiveTensor,
     Number,
     Shape,
+    Unused,
     check,
     describe,
     numel,
@@ -75,12 +75,12 @@ def copy(x: LiveTensor, out: LiveTensor) -> None:
 
 
 @op("aten.clone.default", alias="x")
-def clone(x: LiveTensor, memory_format: Any, out: LiveTensor) -> None:
+def clone(x: LiveTensor, memory_format: Unused, out: LiveTensor) -> None:
     out.resize(x.shape)
 
 
 @op("dim_order_ops._clone_dim_order.default", alias="x")
-def clone_dim_order(x: LiveTensor, non_blocking: Any, dim_order: Any, out: LiveTensor) -> None:
+def clone_dim_order(x: LiveTensor, non_blocking: Unused, dim_order: Unused, out: LiveTensor) -> None:
     out.resize(x.shape)
 
 
@@ -231,7 +231,7 @@ def repeat(x: LiveTensor, repeats: Sequence[int], out: LiveTensor) -> Dispatch:
 
 
 @op("aten.copy.default")
-def copy_from(x: LiveTensor, source: LiveTensor, non_blocking: Any, out: LiveTensor) -> Dispatch:
+def copy_from(x: LiveTensor, source: LiveTensor, non_blocking: Unused, out: LiveTensor) -> Dispatch:
     """`source` in the shape and dtype of x."""
     out.resize(x.shape)
     return strided(source, out, broadcast_strides(source.shape, x.shape))

@@ -7,7 +7,6 @@ edge keeps its other elements, so that no two invocations ever write to the same
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pteron.ir.rule import (
     Bound,
@@ -131,7 +130,9 @@ def _update_work(call: LiveArguments) -> Work:
 
 
 @op("update_cache.default", mutates=["cache"], uniforms=["start_pos"], work=_update_work)
-def update_cache(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt, out: Any) -> Dispatch:
+def update_cache(
+    value: LiveTensor, cache: LiveTensor, start_pos: LiveInt, out: LiveTensor | None
+) -> Dispatch:
     return cache_update(value, cache, start_pos)
 
 

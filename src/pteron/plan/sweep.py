@@ -16,6 +16,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, cast
 
 from pteron.errors import InputError, PteronError
+from pteron.ir.checks import OpError, unchecked
 from pteron.ir.dispatch import (
     MAX_GROUPS_PER_DIMENSION,
     Dispatch,
@@ -25,7 +26,6 @@ from pteron.ir.dispatch import (
     copy_dispatch,
 )
 from pteron.ir.live import ContentRule, Guard, Live, LiveInt, LiveResult, LiveTensor
-from pteron.ir.op import OpError, unchecked
 from pteron.ir.problems import Problem, unsupported
 from pteron.ir.values import Arg, Graph, Node, SymInt, Tensor, Value, ValueId, values_in
 from pteron.plan.memory import Layout
@@ -126,12 +126,12 @@ class LiveGraph:
         """The routes of a node that reads a SymInt nobody knows yet: any plausible value shows them."""
         if node.writes and all(isinstance(value, SymInt) for value in node.writes):
             return []
-        error: Exception = OpError("cannot be planned")
+        error = OpError("cannot be planned")
         for seed in (0, 1):
             try:
                 with unchecked():
                     return self._apply_rule(node, seed=seed)[1]
-            except (OpError, ZeroDivisionError, IndexError) as reason:
+            except OpError as reason:
                 error = reason
         raise OpError(f"cannot be planned before a call gives its integers: {error}")
 
@@ -222,8 +222,6 @@ class LiveGraph:
                     raise OpError(guard.message.format(value=value))
         except OpError as error:
             raise InputError(f"{node.label}: {error}") from None
-        except ZeroDivisionError:
-            raise InputError(f"{node.label}: division by zero") from None
         if plan is not self.plans[index]:
             undo.append((self.plans, index, self.plans[index]))
             self.plans[index] = plan
@@ -293,7 +291,7 @@ class LiveGraph:
             view(arg, name in spec.uniforms, position == last)
             for position, (name, arg) in enumerate(zip(spec.parameters, node.args, strict=True))
         ]
-        planned: Planned = spec.rule(*views)
+        planned: Planned = spec.evaluate(views)
         if node.index in self.layout.copies:
             source, out = views[spec.parameters.index(spec.alias or "")], views[last]
             planned = copy_dispatch(source, out)

@@ -9,7 +9,7 @@ from typing import Any
 from pteron.errors import FormatError
 from pteron.pte import schema
 
-_MAX_RANK = 16  # ExecuTorch's own limit
+MAX_RANK = 16  # ExecuTorch's own limit
 
 
 def check_index(index: int, count: int, noun: str, where: str) -> None:
@@ -71,8 +71,8 @@ def _check_items(ids: Iterable[int], plan: schema.ExecutionPlan, kind: Any, wher
 
 def _check_tensor(tensor: schema.Tensor, where: str) -> None:
     rank = len(tensor.sizes)
-    if rank > _MAX_RANK:
-        raise FormatError(f"{where}: a tensor of rank {rank} exceeds the format's {_MAX_RANK}")
+    if rank > MAX_RANK:
+        raise FormatError(f"{where}: a tensor of rank {rank} exceeds the format's {MAX_RANK}")
     if any(size < 0 for size in tensor.sizes):
         raise FormatError(f"{where}: a size is negative in {list(tensor.sizes)}")
     if tensor.dim_order and sorted(tensor.dim_order) != list(range(rank)):

@@ -13,7 +13,7 @@ from typing import Annotated
 from pteron.errors import FormatError
 from pteron.pte.container import Blob
 from pteron.pte.flat import decode, encode, f64, i32, i64, table, u8, u32, u64
-from pteron.pte.validate import check_index
+from pteron.pte.validate import MAX_RANK, check_index
 
 IDENTIFIER = b"VK00"
 
@@ -214,8 +214,11 @@ def _check_graph(graph: VkGraph) -> None:
                 _check_ids(items, count, where)
                 if any(isinstance(graph.values[item].value, ValueList) for item in items):
                     raise FormatError(f"{where}: a list inside a list")
-            case VkTensor(constant_id=constant) if constant >= 0:
-                check_index(constant, len(graph.constants), "constant", where)
+            case VkTensor(dims=dims, constant_id=constant):
+                if len(dims) > MAX_RANK:
+                    raise FormatError(f"{where}: a tensor of rank {len(dims)} exceeds the format's {MAX_RANK}")
+                if constant >= 0:
+                    check_index(constant, len(graph.constants), "constant", where)
 
 
 def _check_ids(ids: Iterable[int], count: int, where: str) -> None:

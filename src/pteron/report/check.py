@@ -16,6 +16,7 @@ from typing import Any
 import pteron.ops  # noqa: F401  registers the operators
 from pteron.ir.problems import CannotRun, Finding, Problem, findings
 from pteron.ir.values import Graph
+from pteron.lower.budget import MAX_NODES, Budget
 from pteron.lower.instructions import try_lower
 from pteron.plan.memory import Layout
 from pteron.plan.sweep import LiveGraph
@@ -40,14 +41,23 @@ class Report:
         return "\n".join(f"{finding.method}: {finding}" for finding in self.findings)
 
 
-def check(source: Any, *, data_path: str | Path | Iterable[str | Path] | None = None) -> Report:
-    """Look through all methods of a `.pte` file (a path, bytes, or an open binary file)."""
+def check(
+    source: Any,
+    *,
+    data_path: str | Path | Iterable[str | Path] | None = None,
+    max_nodes: int = MAX_NODES,
+) -> Report:
+    """Look through all methods of a `.pte` file (a path, bytes, or an open binary file).
+
+    max_nodes: the most nodes that its methods may have together. See `load`.
+    """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
     with ProgramFile.open(source, paths) as file:
         problems: dict[str, list[Problem]] = {}
         operators = 0
+        budget = Budget(max_nodes)
         for method in file.method_names:
-            graph, problems[method] = try_lower(file, method)
+            graph, problems[method] = try_lower(file, method, budget)
             problems[method] = problems[method] or refusals(graph)
             operators += len(graph.nodes)
         return Report(file.method_names, operators, tuple(findings(problems)))
