@@ -216,7 +216,9 @@ def _check_graph(graph: VkGraph) -> None:
                     raise FormatError(f"{where}: a list inside a list")
             case VkTensor(dims=dims, constant_id=constant):
                 if len(dims) > MAX_RANK:
-                    raise FormatError(f"{where}: a tensor of rank {len(dims)} exceeds the format's {MAX_RANK}")
+                    raise FormatError(
+                        f"{where}: a tensor of rank {len(dims)} exceeds the format's {MAX_RANK}"
+                    )
                 if constant >= 0:
                     check_index(constant, len(graph.constants), "constant", where)
 

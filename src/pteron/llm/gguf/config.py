@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TypeVar
 
 from pteron.errors import FormatError, UnsupportedError
@@ -89,12 +90,8 @@ def _check(config: Config, file: GgufFile) -> None:
         config.head_size,
         config.context,
     )
-    if (
-        min(sizes) < 1
-        or config.heads % config.kv_heads
-        or config.rotary_base <= 0
-        or config.rotary_slowdown <= 0
-    ):
+    numbers = (config.epsilon, config.rotary_base, config.rotary_slowdown)
+    if min(sizes) < 1 or config.heads % config.kv_heads or not all(0 < n < inf for n in numbers):
         raise FormatError(f"{file.name}: its sizes do not fit together: {config}")
     prefix = config.architecture
     if file.get(f"{prefix}.attention.value_length", int, config.head_size) != config.head_size:

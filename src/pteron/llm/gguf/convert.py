@@ -57,6 +57,8 @@ def convert(
     """
     report = progress or (lambda share, what: None)
     report(0, "reading")
+    if Path(pte_path).exists() and Path(pte_path).samefile(gguf_path):
+        raise InputError(f"{pte_path} is the file to convert: give the program another name")
     file = GgufFile(Path(gguf_path))
     config = read_config(file)
     _check_options(max_seq_len, max_context, group_size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,11 +11,13 @@ import numpy as np
 
 from pteron.errors import FormatError, UnsupportedError
 from pteron.llm.gguf.quantize import Floats
+from pteron.llm.gguf.reader import Reader, TensorInfo
 
 T = TypeVar("T")
 
-# What the reader stumbles with when a file is cut short or its bytes are not what they should be.
-_DAMAGE = (ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
+_Type = gguf.GGMLQuantizationType
+_BLOCK_SIZES = {int(kind): size for kind, size in gguf.GGML_QUANT_SIZES.items()}
+_STORED_AS = {_Type.F32: np.float32, _Type.F16: np.float16}
 
 
 class GgufFile:
@@ -24,9 +25,9 @@ class GgufFile:
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        reader = _open(path)
-        self._fields = reader.fields
-        self._tensors = {tensor.name: tensor for tensor in reader.tensors}
+        reader = Reader(path, _BLOCK_SIZES)
+        self._facts = reader.facts
+        self._tensors: dict[str, TensorInfo] = reader.tensors
         if self.get("split.count", int, 1) > 1:
             raise UnsupportedError(
                 f"{self.name}: one part of a split model: merge the parts first (gguf-split --merge)"
@@ -36,15 +37,12 @@ class GgufFile:
 
     def get(self, key: str, kind: type[T], default: T) -> T:
         """A fact of the given type, or the default where the file does not state it."""
-        return self.require(key, kind) if key in self._fields else default
+        return self.require(key, kind) if key in self._facts else default
 
     def require(self, key: str, kind: type[T]) -> T:
-        if key not in self._fields:
+        if key not in self._facts:
             raise FormatError(f"{self.name}: the fact {key!r} is missing")
-        try:
-            value = self._fields[key].contents()
-        except _DAMAGE as error:
-            raise FormatError(f"{self.name}: the fact {key!r} cannot be read: {error}") from error
+        value = self._facts[key]()
         if kind is float and isinstance(value, int):
             value = float(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -64,7 +62,7 @@ class GgufFile:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """As numpy and torch say it: [out, in]."""
-        return tuple(int(n) for n in reversed(self._tensor(name).shape))
+        return tuple(reversed(self._tensor(name).dims))
 
     def size(self, name: str) -> int:
         return prod(self.shape(name))
@@ -73,7 +71,7 @@ class GgufFile:
         """Refuse a tensor that is missing, of another shape, or of a type that cannot be read."""
         if self.shape(name) != shape:
             raise FormatError(f"{self.name}: tensor {name!r} has shape {self.shape(name)}, expected {shape}")
-        kind = self._tensor(name).tensor_type
+        kind = _Type(self._tensor(name).type)
         if kind not in _READABLE:
             raise UnsupportedError(
                 f"{self.name}: tensor {name!r} has type {kind.name}, which cannot be read as floats"
@@ -82,31 +80,22 @@ class GgufFile:
     def read(self, name: str, rows: Any = slice(None)) -> Floats:
         """Rows of a tensor as float32; `rows` is a slice or an array of row numbers."""
         tensor = self._tensor(name)
-        values: Floats = gguf.dequantize(tensor.data[rows], tensor.tensor_type).astype(np.float32, copy=False)
+        kind = _Type(tensor.type)
+        stored = np.frombuffer(tensor.data, _STORED_AS.get(kind, np.uint8))
+        with np.errstate(all="ignore"):  # damaged scales overflow; the result is checked instead
+            values: Floats = gguf.dequantize(stored.reshape(*self.shape(name)[:-1], -1)[rows], kind)
+            values = values.astype(np.float32, copy=False)
         if not np.isfinite(values).all():
             raise FormatError(
                 f"{self.name}: tensor {name!r} holds values that are not finite: the file is damaged"
             )
         return values
 
-    def _tensor(self, name: str) -> Any:
+    def _tensor(self, name: str) -> TensorInfo:
         try:
             return self._tensors[name]
         except KeyError:
             raise FormatError(f"{self.name}: tensor {name!r} is missing") from None
-
-
-def _open(path: Path) -> Any:
-    with path.open("rb") as file:
-        magic = file.read(4)
-    if magic != b"GGUF":
-        raise FormatError(f"{path}: not a GGUF file: it begins with {magic!r}")
-    try:
-        return gguf.GGUFReader(path)
-    except _DAMAGE as error:
-        if "GGMLQuantizationType" in str(error):
-            raise UnsupportedError(f"{path}: a tensor has an unknown type: {error}") from error
-        raise FormatError(f"{path}: the file is damaged or cut short: {error}") from error
 
 
 def _is_readable(kind: Any) -> bool:
@@ -118,8 +107,4 @@ def _is_readable(kind: Any) -> bool:
     return bool(block)
 
 
-_STORED_AS = {
-    gguf.GGMLQuantizationType.F32: np.float32,
-    gguf.GGMLQuantizationType.F16: np.float16,
-}
 _READABLE = frozenset(kind for kind in gguf.GGML_QUANT_SIZES if _is_readable(kind))

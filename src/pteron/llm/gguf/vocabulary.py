@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from pteron.errors import FormatError, UnsupportedError
 from pteron.llm.gguf.source import GgufFile
+
+T = TypeVar("T")
 
 SPACE = "▁"  # how SentencePiece writes a space
 
@@ -58,8 +60,8 @@ def read_vocabulary(file: GgufFile) -> Vocabulary:
         raise UnsupportedError(
             f"{file.name}: the tokenizer {kind!r} is not supported; 'gpt2' and 'llama' are"
         )
-    tokens = file.require("tokenizer.ggml.tokens", list)
-    types = file.get("tokenizer.ggml.token_type", list, [int(TokenType.NORMAL)] * len(tokens))
+    tokens = _items(file, "tokenizer.ggml.tokens", str)
+    types = _items(file, "tokenizer.ggml.token_type", int, [int(TokenType.NORMAL)] * len(tokens))
     if len(types) != len(tokens) or len(set(tokens)) != len(tokens):
         raise FormatError(f"{file.name}: {len(tokens)} tokens with {len(types)} types, or some of them twice")
     pre = file.get("tokenizer.ggml.pre", str, "default")
@@ -79,6 +81,17 @@ def read_vocabulary(file: GgufFile) -> Vocabulary:
         chat_template=file.get("tokenizer.chat_template", str, "") or None,
         tokenizer=tokenizer,
     )
+
+
+def _items(file: GgufFile, key: str, kind: type[T], default: list[T] | None = None) -> list[T]:
+    """A fact that is a list. The items of an array have one type, so that the first tells it."""
+    items = file.require(key, list) if default is None else file.get(key, list, default)
+    if items and not isinstance(items[0], kind):
+        found = type(items[0]).__name__
+        raise FormatError(
+            f"{file.name}: the fact {key!r} should be a list of {kind.__name__}, not of {found}"
+        )
+    return items
 
 
 def _token(file: GgufFile, role: str, tokens: list[str]) -> int | None:
@@ -120,7 +133,7 @@ def _byte_level(file: GgufFile, tokens: list[str], pre: str) -> Tokenizer:
             f"{file.name}: the way to split text {pre!r} is not known; these are: {', '.join(SPLITS)}"
         )
     vocabulary = {text: token for token, text in enumerate(tokens)}
-    merges = [_merge(file, line, vocabulary) for line in file.require("tokenizer.ggml.merges", list)]
+    merges = [_merge(file, line, vocabulary) for line in _items(file, "tokenizer.ggml.merges", str)]
     # Tokens of these vocabularies need not be reachable by merges: a piece that is a token is taken whole.
     model = models.BPE(vocab=vocabulary, merges=merges, ignore_merges=pre in ("llama-bpe", "tekken"))
     tokenizer = Tokenizer(model)
@@ -187,7 +200,7 @@ SPLITS: dict[str, Callable[[], Any]] = {
 
 
 def _sentence_piece(file: GgufFile, tokens: list[str], types: list[int]) -> Tokenizer:
-    scores = file.require("tokenizer.ggml.scores", list)
+    scores = _items(file, "tokenizer.ggml.scores", float)
     if len(scores) != len(tokens):
         raise FormatError(f"{file.name}: {len(tokens)} tokens with {len(scores)} scores")
     vocabulary = {text: token for token, text in enumerate(tokens)}
