@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from tests.llm.tiny_models import LLAMA, write_gguf
 from tests.support.export import export, vulkan_partitioner
@@ -55,13 +55,13 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         q, k, v = self.mix(self.norm(x)).split(8, dim=-1)
-        scores = F.softmax(q @ k.transpose(1, 2) / 3, -1)
-        return x + F.gelu(self.out(scores @ v))
+        scores = functional.softmax(q @ k.transpose(1, 2) / 3, -1)
+        return x + functional.gelu(self.out(scores @ v))
 
 
 def images(x: torch.Tensor) -> torch.Tensor:
-    y = F.max_pool2d(F.pad(x, (1, 1, 1, 1), value=0.5), 2)
-    return F.interpolate(y, scale_factor=2.0, mode="nearest").mean((2, 3), keepdim=True)
+    y = functional.max_pool2d(functional.pad(x, (1, 1, 1, 1), value=0.5), 2)
+    return functional.interpolate(y, scale_factor=2.0, mode="nearest").mean((2, 3), keepdim=True)
 
 
 def views(x: torch.Tensor) -> torch.Tensor:
@@ -96,7 +96,7 @@ def loop(x: torch.Tensor) -> torch.Tensor:
 
 def scalars(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     z = torch.where(x > 0.5, x * 2, y.clamp(-1, 1)) ** 2
-    return F.leaky_relu(torch.div(z, 3, rounding_mode="floor") - y % 2, 0.1).to(torch.int32)
+    return functional.leaky_relu(torch.div(z, 3, rounding_mode="floor") - y % 2, 0.1).to(torch.int32)
 
 
 N = torch.export.Dim("n", min=2, max=8)

@@ -83,7 +83,7 @@ def child(target: str, start: int, end: int) -> None:
             outcome = type(error).__name__
         except Hang as error:
             outcome = f"hang|{_where(error)}"
-        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever it is, it is the finding
+        except (Exception, SystemExit) as error:
             outcome = f"foreign|{type(error).__name__} {_where(error)}"
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)

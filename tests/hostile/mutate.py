@@ -20,7 +20,25 @@ from pteron.pte.file import ProgramFile
 from pteron.pte.flat import encode
 from pteron.pte.header import RESERVE, write_header
 
-INTEGERS = (0, 1, -1, 2, 3, 7, 8, 16, 64, 255, 1024, 65535, 2**31 - 1, -(2**31), 2**32 - 1, 2**63 - 1, -(2**63))
+INTEGERS = (
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    8,
+    16,
+    64,
+    255,
+    1024,
+    65535,
+    2**31 - 1,
+    -(2**31),
+    2**32 - 1,
+    2**63 - 1,
+    -(2**63),
+)
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, 1e38, 1e308, float("inf"), float("-inf"), float("nan"))
 ROUNDS = 20  # attempts to encode, before a mutant is left as it is
 
@@ -66,7 +84,7 @@ class Decoded:
         return [self.program, *(graph for graph, _ in self.graphs.values())]
 
     def changed(self, rng: Random, corpus: Corpus) -> bytes:
-        """The file with one to four changes. Delegates hold most of the operators, so most changes go there."""
+        """The file with one to four changes, most of them in delegates, where most of the operators are."""
         for _ in range(ROUNDS):
             program, graphs = self.program, {number: graph for number, (graph, _) in self.graphs.items()}
             for _ in range(rng.choice((1, 1, 1, 2, 2, 4))):
@@ -101,9 +119,7 @@ def delegate_blob(graph: vulkan.VkGraph, inline: bytes) -> bytes:
     start = struct.unpack_from("<I", empty, 10)[0]
     inline_start = start + len(body) + -(start + len(body)) % 16
     header = struct.pack("<4s4sHIIIQ", empty[:4], empty[4:8], 30, start, len(body), inline_start, len(inline))
-    return b"".join(
-        (header.ljust(start, b"\0"), body, bytes(inline_start - start - len(body)), inline)
-    )
+    return b"".join((header.ljust(start, b"\0"), body, bytes(inline_start - start - len(body)), inline))
 
 
 # -- records --------------------------------------------------------------------------------------------
@@ -156,7 +172,9 @@ def changed(value: Any, rng: Random, corpus: Corpus, tree: Any, path: Path) -> A
 
 def _integer(value: int, rng: Random, tree: Any) -> int:
     """A number that is special, near, or an index somewhere else. An enum's number may become no member's."""
-    return rng.choice((rng.choice(INTEGERS), int(value) + rng.choice((-1, 1)), int(value) * 2, rng.randrange(40)))
+    return rng.choice(
+        (rng.choice(INTEGERS), int(value) + rng.choice((-1, 1)), int(value) * 2, rng.randrange(40))
+    )
 
 
 def _tuple(items: tuple[Any, ...], rng: Random, corpus: Corpus) -> tuple[Any, ...]:

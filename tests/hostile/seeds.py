@@ -113,9 +113,7 @@ class _Program:
             delegates=(schema.BackendDelegate(vulkan.BACKEND_ID, where),),
             non_const_buffer_sizes=(0,),
         )
-        program = schema.Program(
-            execution_plan=(plan,), constant_segment=schema.SubsegmentOffsets(0, (0,))
-        )
+        program = schema.Program(execution_plan=(plan,), constant_segment=schema.SubsegmentOffsets(0, (0,)))
         segments = [b"", write_delegate(self.graph, self.inline)]
         return b"".join(map(bytes, program_chunks(program, segments)))
 

@@ -54,7 +54,10 @@ def run(data: bytes) -> None:
         for name in islice(loaded.method_names, 4):
             method = loaded.method(name)
             for halved in (False, True):
-                inputs = [_input(port, method.inputs[n].dynamic_dims, halved) for n, port in enumerate(method.graph.inputs)]
+                inputs = [
+                    _input(port, method.inputs[n].dynamic_dims, halved)
+                    for n, port in enumerate(method.graph.inputs)
+                ]
                 try:
                     method.execute(inputs)
                 except PteronError:

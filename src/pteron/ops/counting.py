@@ -6,14 +6,13 @@ counts are summed up, and each block then numbers its own elements.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pteron.ir.rule import (
     Bound,
     Dispatch,
     DType,
     LiveTensor,
     Number,
+    OpError,
     Scratch,
     check,
     describe,
@@ -91,14 +90,14 @@ def spread_mask(mask: LiveTensor, shape: tuple[int, ...], out: Scratch) -> Dispa
 
 
 @op("aten.repeat_interleave.Tensor")
-def repeat_interleave(repeats: LiveTensor, output_size: Any, out: LiveTensor) -> list[Dispatch]:
+def repeat_interleave(repeats: LiveTensor, output_size: int | None, out: LiveTensor) -> list[Dispatch]:
     """The number i, repeats[i] times, for every i."""
     check(repeats.rank == 1, f"repeats must have one dimension, not shape {describe(repeats.shape)}")
-    check(
-        isinstance(output_size, int),
-        "output_size is missing: without it the size of the result depends on the contents of repeats. "
-        "Pass output_size= to torch.repeat_interleave",
-    )
+    if output_size is None:
+        raise OpError(
+            "output_size is missing: without it the size of the result depends on the contents of repeats. "
+            "Pass output_size= to torch.repeat_interleave"
+        )
     out.resize((output_size,))
     count = repeats.numel
     check(count > 0 or not output_size, "there is nothing to repeat")

@@ -111,7 +111,13 @@ def empty(
 
 @op("dim_order_ops._empty_dim_order.default")
 def empty_dim_order(
-    size: Shape, dtype: Any, layout: Any, device: Any, pin_memory: Any, dim_order: Any, out: LiveTensor
+    size: Shape,
+    dtype: Unused,
+    layout: Unused,
+    device: Unused,
+    pin_memory: Unused,
+    dim_order: Unused,
+    out: LiveTensor,
 ) -> None:
     out.resize(size)
 

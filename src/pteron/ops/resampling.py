@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pteron.ir.rule import Dispatch, LiveTensor, Shape, check, describe, op
 from pteron.ops.image import resized, upsample
@@ -103,8 +102,8 @@ def resizing(name: str, code: str) -> None:
         x: LiveTensor,
         output_size: Shape,
         align_corners: bool,
-        scales_h: Any,
-        scales_w: Any,
+        scales_h: float | None,
+        scales_w: float | None,
         out: LiveTensor,
     ) -> Dispatch:
         check(

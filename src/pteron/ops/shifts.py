@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pteron.ir.rule import Dispatch, LiveTensor, op
+from pteron.ir.rule import Dispatch, LiveTensor, Scalar, op
 from pteron.ops.elementwise import all_integer, binary, binary_dispatch, unary_dispatch
 
 # A shift by more bits than there are, or by less than none, leaves nothing but the sign.
@@ -15,7 +13,7 @@ _RIGHT = f"{{1}} >> bitcast<vec4<u32>>(select({{0}}, zero + 31, {_OUTSIDE}))"
 
 def shift(name: str, expression: str) -> None:
     @op(f"aten.{name}.Tensor_Scalar")
-    def by_scalar(x: LiveTensor, other: Any, out: LiveTensor) -> Dispatch:
+    def by_scalar(x: LiveTensor, other: Scalar, out: LiveTensor) -> Dispatch:
         return unary_dispatch(x, out, expression.format("s0", "x"), exact=True, scalars=(int(other),))
 
     binary(f"{name}.Tensor", expression.format("b", "a"))
