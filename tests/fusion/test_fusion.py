@@ -20,6 +20,7 @@ from pteron.gpu.wgpu.device import Device
 from pteron.ir.dtypes import DType
 from pteron.ir.values import Tensor
 from tests.conftest import Once
+from tests.support.export import export
 from tests.support.replay import poison
 from tests.support.sketch import Sketch, live, shape_of
 
@@ -324,6 +325,87 @@ def test_methods_share_what_is_joined(device: Device) -> None:
         assert weights.buffer(a) is weights.buffer(b)
     assert weights.nbytes == 2 * (8 * 32 + 2 * 8 * 4)
     weights.close()
+
+
+# -- linear_weights ---------------------------------------------------------------------------------
+
+LINEAR, MM, ADDMM = "aten.linear.default", "aten.mm.default", "aten.addmm.default"
+
+
+class Layers(nn.Module):
+    """Layers that are written as `addmm` and `mm` where no delegate takes them, one of them in a branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(12, 20), nn.Linear(20, 8, bias=False)
+        self.matrix = nn.Parameter(torch.randn(8, 5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.second(torch.relu(self.first(x)))
+
+        def product(h: torch.Tensor) -> torch.Tensor:
+            return torch.mm(h, self.matrix)
+
+        return torch.cond(x.shape[0] > 4, product, lambda h: h[:, :5] * 2.0, (hidden,))
+
+
+def test_products_with_constants_are_linears_unless_switched_off(device: Device) -> None:
+    torch.manual_seed(0)
+    model = Layers()
+    rows = torch.export.Dim("rows", min=2, max=9)
+    program = export(model, (torch.zeros(9, 12),), ({0: rows},), partitioner=False)
+
+    def names(passes: Any) -> list[str]:
+        with pteron.load(program, device=device, fuse=passes) as loaded:
+            method = loaded.method()
+            for length in (9, 2, 5, 9):
+                poison(method)
+                x = torch.randn(length, 12)
+                with torch.no_grad():
+                    want = model(x)
+                np.testing.assert_allclose(method(x), want, atol=1e-5, rtol=1e-4)
+            return [node.name for node in method.graph.nodes if node.name in (LINEAR, MM, ADDMM)]
+
+    assert names(()) == [ADDMM, MM, MM]
+    assert names(["linear_weights"]) == [LINEAR] * 3
+
+
+def test_a_linear_keeps_the_condition_of_its_product() -> None:
+    s = Sketch()
+    x, condition, weight = s.input(4, 8), s.integer(), s.constant(8, 3)
+    with s.only_when(condition, "sketch"):
+        y = s.add(MM, x, weight, shape=(4, 3))
+    (node,) = fuse(s.finish(y)).nodes
+    assert node.name == LINEAR and node.when is condition
+
+
+def test_products_that_share_a_matrix_share_the_weight() -> None:
+    s = Sketch()
+    weight, bias = s.constant(8, 3), s.constant(3)
+    a = s.add(MM, s.input(4, 8), weight, shape=(4, 3))
+    b = s.add(ADDMM, bias, s.input(4, 8), weight, 1.0, 1.0, shape=(4, 3))
+    one, other = fuse(s.finish(a, b)).nodes
+    assert (one.name, other.name) == (LINEAR, LINEAR)
+    assert one.args[1] is other.args[1] and other.args[2] is bias
+    assert isinstance(one.args[1], Tensor) and one.args[1].max_shape == (3, 8)
+
+
+@pytest.mark.parametrize(
+    ("row", "beta", "alpha"), [((3,), 1.0, 2.0), ((3,), 0.5, 1.0), ((4, 3), 1.0, 1.0), ((1,), 1.0, 1.0)]
+)
+def test_other_sums_are_not_linears(row: tuple[int, ...], beta: float, alpha: float) -> None:
+    s = Sketch()
+    y = s.add(ADDMM, s.constant(*row), s.input(4, 8), s.constant(8, 3), beta, alpha, shape=(4, 3))
+    assert [node.name for node in fuse(s.finish(y)).nodes] == [ADDMM]
+
+
+def test_a_matrix_that_a_program_changes_is_not_a_weight() -> None:
+    s = Sketch()
+    matrix = s.constant(8, 3)
+    s.graph.states = [matrix]
+    y = s.add(MM, s.input(4, 8), matrix, shape=(4, 3))
+    z = s.add(MM, s.input(4, 8), s.input(8, 3), shape=(4, 3))
+    assert [node.name for node in fuse(s.finish(y, z)).nodes] == [MM, MM]
 
 
 def test_an_unknown_pass_is_named() -> None:

@@ -12,7 +12,7 @@ from pteron.ir.values import Arg, Graph, Node, Tensor, ValueId, values_in
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One node that does the work of several, in the place of one of them."""
+    """One node that does the work of several, in the place of one of them, under the same condition."""
 
     name: str
     args: tuple[Arg, ...]
@@ -36,8 +36,9 @@ def _node(index: int, new: Replacement) -> Node:
     assert spec is not None
     reads = tuple(value for arg in new.args[:-1] for value in values_in(arg))
     origin = " + ".join(f"{node.name} ({node.origin})" for node in new.replaces)
+    when = new.replaces[0].when
     return Node(
-        index, new.name, spec, new.args, reads, spec.outputs(new.args), spec.mutated(new.args), origin
+        index, new.name, spec, new.args, reads, spec.outputs(new.args), spec.mutated(new.args), origin, when
     )
 
 

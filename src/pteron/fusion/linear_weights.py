@@ -1,6 +1,7 @@
 """A product with a constant matrix becomes a linear layer, whose weight is transposed once, at upload.
 
-A linear kernel reads its weight along the depth, which is how memory likes to be read.
+An exporter without a delegate writes a linear layer as `addmm` or `mm` with a transposed weight. A linear
+kernel reads the weight along its depth, where neighbours lie together in memory.
 """
 
 from __future__ import annotations
@@ -9,20 +10,39 @@ from dataclasses import replace
 
 from pteron.fusion.edit import Replacement, Uses, rebuild
 from pteron.ir.constants import permuted_constant
-from pteron.ir.values import Constant, Graph, Tensor
+from pteron.ir.values import Arg, Constant, Graph, Node, Tensor, ValueId
 
-MM, LINEAR = "aten.mm.default", "aten.linear.default"
+ADDMM, MM, LINEAR = "aten.addmm.default", "aten.mm.default", "aten.linear.default"
 
 
 def fuse(graph: Graph) -> Graph:
     uses = Uses(graph)
     graph = replace(graph, values=list(graph.values))
+    weights: dict[ValueId, Tensor] = {}  # by their matrix, which several products may share
     replacements: dict[int, Replacement] = {}
     for node in graph.nodes:
-        if node.name != MM or node.when is not None:
+        found = _factors(node)
+        if found is None:
             continue
-        x, matrix, out = node.args
+        x, matrix, bias = found
         if isinstance(matrix, Tensor) and isinstance(matrix.constant, Constant) and uses.is_settled(matrix):
-            weight = permuted_constant(graph, matrix, (1, 0))
-            replacements[node.index] = Replacement(LINEAR, (x, weight, None, out), (node,))
+            if matrix.id not in weights:
+                weights[matrix.id] = permuted_constant(graph, matrix, (1, 0))
+            args = (x, weights[matrix.id], bias, node.args[-1])
+            replacements[node.index] = Replacement(LINEAR, args, (node,))
     return rebuild(graph, replacements)
+
+
+def _factors(node: Node) -> tuple[Arg, Arg, Arg] | None:
+    """(x, matrix, bias) of a node that computes x @ matrix + bias."""
+    if node.name == MM:
+        x, matrix, _ = node.args
+        return x, matrix, None
+    if node.name == ADDMM:
+        bias, x, matrix, beta, alpha, out = node.args
+        one_row = (
+            isinstance(bias, Tensor) and isinstance(out, Tensor) and bias.max_shape == out.max_shape[-1:]
+        )
+        if one_row and beta == alpha == 1:
+            return x, matrix, bias
+    return None

@@ -12,7 +12,6 @@ from pteron.ir.dtypes import DType
 from pteron.ir.problems import Problem
 from pteron.ir.values import Arg, Constant, Graph, Joined, Node, Shape, SymInt, Tensor, ValueId, values_in
 from pteron.lower.budget import Budget
-from pteron.lower.rewrite import REWRITES
 
 CAST = "pteron.cast"
 WRITE_BACK = "pteron.write_back"
@@ -53,8 +52,6 @@ class Builder:
             bound = spec.bind(args)
         except OpError as error:
             raise FormatError(f"{name} ({origin}): {error}") from None
-        if name in REWRITES and REWRITES[name](self, bound, origin):
-            return
         reads = tuple(value for arg in bound[:-1] for value in values_in(arg))
         self.budget.add_node(len(reads))
         target = bound[-1]
