@@ -113,6 +113,16 @@ def test_convolutions_of_integers_do_not_count_padding_of_their_weights(t: Hand)
     )
 
 
+def test_gradients_of_convolutions_count_those_that_are_wanted(t: Hand) -> None:
+    grad, x, weight = t(2, 8, 6, 6), t(2, 4, 6, 6), t(8, 4, 3, 3)
+    plain = (8,), (1, 1), (1, 1), (1, 1), False, (0, 0), 1
+    outs = t(2, 4, 6, 6), t(8, 4, 3, 3), t(8)
+    once = 2 * (2 * 8 * 36) * 9 * 4
+    for mask, times in (((True, True, True), 2), ((False, True, False), 1), ((False, False, True), 0)):
+        found = t.cost("aten.convolution_backward.default", grad, x, weight, *plain, mask, outs)
+        assert found.flops == times * once
+
+
 def test_a_name_does_not_make_a_product(t: Hand) -> None:
     """It has `linear` in it."""
     found = t.cost("aten.upsample_bilinear2d.vec", t(1, 3, 4, 4), None, False, (2.0, 2.0), t(1, 3, 8, 8))
@@ -182,6 +192,10 @@ def test_a_part_of_a_tensor_is_read_in_part(t: Hand) -> None:
         == 192
     )
     assert t.cost("aten.gather.default", t(100, 16), 0, t(2, 16, dtype=INT), False, t(2, 16)).nbytes == 4 * 96
+
+
+def test_a_shape_is_not_read(t: Hand) -> None:
+    assert t.cost("aten.fill.Scalar", t(100), 1.0, t(100)).nbytes == 400
 
 
 # -- every operator ---------------------------------------------------------------------------------

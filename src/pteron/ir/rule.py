@@ -35,7 +35,16 @@ from pteron.ir.kinds import Scalar, Unused
 from pteron.ir.live import LiveInt, LiveResult, LiveTensor
 from pteron.ir.op import op
 from pteron.ir.values import Shape, numel
-from pteron.ir.work import LiveArguments, Work, WorkRule, first_rows, looks_up, multiplies, reads_part_of
+from pteron.ir.work import (
+    LiveArguments,
+    Work,
+    WorkRule,
+    first_rows,
+    looks_up,
+    multiplies,
+    reads_only_shape_of,
+    reads_part_of,
+)
 
 __all__ = [
     "GPU",
@@ -73,6 +82,7 @@ __all__ = [
     "numel",
     "op",
     "quads",
+    "reads_only_shape_of",
     "reads_part_of",
     "threads",
 ]

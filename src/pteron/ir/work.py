@@ -112,6 +112,11 @@ def reads_part_of(name: str) -> WorkRule:
     return work
 
 
+def reads_only_shape_of(name: str) -> WorkRule:
+    """Of one argument no element is read."""
+    return lambda call: Work(parts={name: 0})
+
+
 def first_rows(x: LiveTensor, count: int, dim: int = 0) -> int:
     """The bytes of `count` places of a dimension, or of all that there are."""
     return x.nbytes * min(count, x.shape[dim]) // max(x.shape[dim], 1)

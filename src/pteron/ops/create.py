@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import math
 
-from pteron.ir.rule import Dispatch, LiveTensor, Scalar, Shape, Unused, check, op, quads, threads
+from pteron.ir.rule import (
+    Dispatch,
+    LiveTensor,
+    Scalar,
+    Shape,
+    Unused,
+    check,
+    op,
+    quads,
+    reads_only_shape_of,
+    threads,
+)
 from pteron.ops.elementwise import as_f32, as_i32
 
 
@@ -47,7 +58,7 @@ def ones(
     return ramp(out, 1)
 
 
-@op("aten.full_like.default")
+@op("aten.full_like.default", work=reads_only_shape_of("x"))
 def full_like(
     x: LiveTensor,
     value: Scalar,
@@ -62,7 +73,7 @@ def full_like(
     return ramp(out, value)
 
 
-@op("aten.zeros_like.default")
+@op("aten.zeros_like.default", work=reads_only_shape_of("x"))
 def zeros_like(
     x: LiveTensor,
     dtype: Unused,
@@ -76,7 +87,7 @@ def zeros_like(
     return ramp(out, 0)
 
 
-@op("aten.ones_like.default")
+@op("aten.ones_like.default", work=reads_only_shape_of("x"))
 def ones_like(
     x: LiveTensor,
     dtype: Unused,
@@ -90,7 +101,7 @@ def ones_like(
     return ramp(out, 1)
 
 
-@op("aten.fill.Scalar")
+@op("aten.fill.Scalar", work=reads_only_shape_of("x"))
 def fill(x: LiveTensor, value: Scalar, out: LiveTensor) -> Dispatch:
     out.resize(x.shape)
     return ramp(out, value)

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 from pteron.ir.rule import (
     Dispatch,
+    LiveArguments,
     LiveTensor,
     Number,
     Route,
     Shape,
+    Work,
     check,
     describe,
+    numel,
     op,
     quads,
     threads,
@@ -21,7 +24,13 @@ from pteron.ops.pool import pooling_window
 from pteron.ops.reduce import reduce, total
 
 
-@op("aten.convolution_backward.default")
+def _work(call: LiveArguments) -> Work:
+    """The gradients of x and of the weight are as many products as the convolution itself."""
+    meets = call["x"] if call["transposed"] else call["grad"]
+    return Work(2 * sum(call["output_mask"][:2]) * numel(call["weight"].shape[1:]) * meets.numel)
+
+
+@op("aten.convolution_backward.default", work=_work)
 def convolution_backward(
     grad: LiveTensor,
     x: LiveTensor,

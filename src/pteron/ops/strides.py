@@ -7,12 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pteron.ir.rule import Dispatch, LiveTensor, Shape, check, describe, op
+from pteron.ir.rule import (
+    Dispatch,
+    LiveTensor,
+    Shape,
+    check,
+    describe,
+    op,
+    reads_only_shape_of,
+    reads_part_of,
+)
 from pteron.ops.shapes import contiguous, dimension
 from pteron.ops.views import slice_copy, strided
 
 
-@op("aten.as_strided_copy.default")
+@op("aten.as_strided_copy.default", work=reads_part_of("x"))
 def as_strided(
     x: LiveTensor, size: Shape, stride: Sequence[int], storage_offset: int | None, out: LiveTensor
 ) -> Dispatch:
@@ -33,7 +42,7 @@ def as_strided(
     return strided(x, out, stride, offset)
 
 
-@op("aten.diagonal_copy.default")
+@op("aten.diagonal_copy.default", work=reads_part_of("x"))
 def diagonal(x: LiveTensor, offset: int, dim1: int, dim2: int, out: LiveTensor) -> Dispatch:
     """The diagonal of two dimensions becomes the last dimension."""
     a, b = dimension(dim1, x.rank), dimension(dim2, x.rank)
@@ -47,7 +56,7 @@ def diagonal(x: LiveTensor, offset: int, dim1: int, dim2: int, out: LiveTensor) 
     return strided(x, out, [*(strides[d] for d in kept), strides[a] + strides[b]], start)
 
 
-@op("aten.narrow_copy.default")
+@op("aten.narrow_copy.default", work=reads_part_of("x"))
 def narrow(x: LiveTensor, dim: int, start: int, length: int, out: LiveTensor) -> Dispatch:
     size = x.shape[dimension(dim, x.rank)]
     first = start + size if start < 0 else start
@@ -58,7 +67,7 @@ def narrow(x: LiveTensor, dim: int, start: int, length: int, out: LiveTensor) ->
     return slice_copy(x, dim, first, first + length, 1, out)  # type: ignore[no-any-return]
 
 
-@op("aten.fill.Tensor")
+@op("aten.fill.Tensor", work=reads_only_shape_of("x"))
 def fill_tensor(x: LiveTensor, value: LiveTensor, out: LiveTensor) -> Dispatch:
     check(value.numel == 1, f"value must hold one element, not {describe(value.shape)}")
     out.resize(x.shape)

@@ -20,6 +20,7 @@ from pteron.ir.rule import (
     numel,
     op,
     quads,
+    reads_only_shape_of,
     reads_part_of,
     threads,
 )
@@ -230,7 +231,7 @@ def repeat(x: LiveTensor, repeats: Sequence[int], out: LiveTensor) -> Dispatch:
     return strided(x, out, [step for stride in strides for step in (0, stride)], viewed=shape)
 
 
-@op("aten.copy.default")
+@op("aten.copy.default", work=reads_only_shape_of("x"))
 def copy_from(x: LiveTensor, source: LiveTensor, non_blocking: Unused, out: LiveTensor) -> Dispatch:
     """`source` in the shape and dtype of x."""
     out.resize(x.shape)
