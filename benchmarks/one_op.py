@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 import pteron.ops  # noqa: F401  registers the operators
-from pteron.gpu.weights import Weights
-from pteron.gpu.wgpu.device import Device
+from pteron.arrays import convert_constant
+from pteron.devices import Device
+from pteron.gpu.call import read_back
+from pteron.gpu.placement import Placement
 from pteron.ir import op as registry
 from pteron.ir.dtypes import DType
 from pteron.ir.values import Arg, Constant, Graph, Node, Port, Tensor, ValueId, values_in
 from pteron.method import Method
-from pteron.program import Program
+from pteron.plan.sweep import plan
+from pteron.pte.bytesource import ByteSource
 
 
 class OneOp:
@@ -38,15 +41,15 @@ class OneOp:
         self.graph.nodes.append(Node(0, name, spec, all_args, reads, tuple(outs), mutated, "benchmark"))
         self.graph.outputs = [Port(t.name, t, t.dtype.label, False) for t in outs]
         self.graph.states = [t for t in mutated if t.constant is not None]
-        # A method asks its program for nothing when it is called.
-        self.method = Method(cast(Program, self), self.graph, device, Weights(device))
+        live = plan(self.graph, device.route_features)
+        self.method = Method(live, device, Placement(device, convert_constant))
         self.executor = self.method._executor
         self.state = self.method._state()
         self.call(self.inputs)
 
     def _tensor(self, array: np.ndarray[Any, Any], constant: bool = False) -> Tensor:
         index = ValueId(len(self.graph.values))
-        data = Constant(_bytes(array), array.dtype.name) if constant else None
+        data = Constant(ByteSource(_bytes(array)).region(), array.dtype.name) if constant else None
         tensor = Tensor(index, DType[array.dtype.name], array.shape, f"v{index}", data)
         self.graph.values.append(tensor)
         return tensor
@@ -67,19 +70,19 @@ class OneOp:
 
     def run(self) -> None:
         """The kernels alone, on what the last call uploaded."""
-        self.device.run((), self.executor.commands(self.state), ())
-        self.device.finish()
+        self.device.submit((), self.executor.commands(self.state), ())
+        self.device.wait()
 
     def result(self, number: int = 0) -> np.ndarray[Any, Any]:
         port = self.graph.outputs[number]
         assert isinstance(port.value, Tensor)
-        nbytes = port.value.max_nbytes
-        staging = self.device.staging(nbytes, "result")
-        self.device.run((), (), [(self.executor.buffer(port.value, self.state), 0, staging, 0, nbytes)])
-        with self.device.mapped(staging, nbytes) as data:
-            out = np.frombuffer(data, port.value.dtype.label).reshape(port.value.max_shape).copy()
-        self.device.free(staging)
-        return out
+        buffer, tensor = self.executor.buffer(port.value, self.state), port.value
+        return read_back(
+            self.device,
+            buffer,
+            tensor.max_nbytes,
+            lambda data: np.frombuffer(data, tensor.dtype.label).reshape(tensor.max_shape).copy(),
+        )
 
 
 def _bytes(array: np.ndarray[Any, Any]) -> memoryview:

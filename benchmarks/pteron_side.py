@@ -10,14 +10,14 @@ import numpy as np
 import pteron
 from benchmarks.one_op import Fixed, OneOp
 from benchmarks.rows import EPSILON, GROUP, HEAD, HEADS, KV_HEADS, Array, Row, Unsupported
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import open_device
 
 CONTEXT = 1024  # positions of the attention rows' caches
 
 
 class Side:
     def __init__(self) -> None:
-        self._device = Device()
+        self._device = open_device()
 
     def facts(self) -> dict[str, str]:
         import wgpu

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from pteron.devices import Device, open_device
 from pteron.errors import DeviceError
-from pteron.gpu.wgpu.device import Device
 from pteron.ir.dispatch import GPU, SOFTWARE
 from tests.support.export import export
 
@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def device(pytestconfig: pytest.Config) -> Iterator[Device]:
     """The GPU. A machine without one skips the tests that need it, but CI must have one."""
     try:
-        device = Device()
+        device = open_device()
     except DeviceError as error:
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI must run the GPU tests, but {error}", pytrace=False)
@@ -52,7 +52,7 @@ def device(pytestconfig: pytest.Config) -> Iterator[Device]:
 def routed(request: pytest.FixtureRequest) -> Iterator[Device]:
     """This device, taken for one that has nothing beyond the portable floor, and for one of each kind."""
     try:
-        device = Device()
+        device = open_device()
     except DeviceError as error:
         pytest.fail(f"the adapter opens once, but not twice: {error}")
     yield take_for(device, request.param)

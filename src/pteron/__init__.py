@@ -10,32 +10,47 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pteron.arrays import GpuArray
-    from pteron.errors import DeviceError, FormatError, InputError, OutOfMemory, PteronError, UnsupportedError
+    from pteron.devices import adapters, open_device
+    from pteron.errors import (
+        DeviceError,
+        DeviceLost,
+        FormatError,
+        InputError,
+        OutOfMemory,
+        PteronError,
+        UnsupportedError,
+    )
     from pteron.exporting import export
-    from pteron.gpu.wgpu.adapters import adapters
+    from pteron.gpu.staging import Pending
+    from pteron.gpu.state import State
     from pteron.llm import convert
+    from pteron.loading import load
     from pteron.measure.profile import profile
     from pteron.method import Method
-    from pteron.program import Program, load
+    from pteron.program import Program
     from pteron.report.check import check
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DeviceError",
+    "DeviceLost",
     "FormatError",
     "GpuArray",
     "InputError",
     "Method",
     "OutOfMemory",
+    "Pending",
     "Program",
     "PteronError",
+    "State",
     "UnsupportedError",
     "adapters",
     "check",
     "convert",
     "export",
     "load",
+    "open_device",
     "profile",
 ]
 
@@ -43,12 +58,15 @@ __all__ = [
 _HOMES = {
     "GpuArray": "pteron.arrays",
     "Method": "pteron.method",
+    "Pending": "pteron.gpu.staging",
+    "State": "pteron.gpu.state",
     "Program": "pteron.program",
-    "adapters": "pteron.gpu.wgpu.adapters",
+    "adapters": "pteron.devices",
     "check": "pteron.report.check",
     "convert": "pteron.llm",
     "export": "pteron.exporting",
-    "load": "pteron.program",
+    "load": "pteron.loading",
+    "open_device": "pteron.devices",
     "profile": "pteron.measure.profile",
 }
 

@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from pteron.errors import InputError
-from pteron.gpu.wgpu.device import Device
+from pteron.errors import InputError, UnsupportedError
+from pteron.gpu.call import read_back
+from pteron.gpu.device import Buffer, Device
+from pteron.gpu.placement import check_size
 from pteron.ir.dtypes import DType
-from pteron.ir.values import Shape
+from pteron.ir.values import Constant, Joined, Shape, Tensor, numel
 
 
 class GpuArray:
     """An output that stayed on the GPU. Feed it to a call, or read it with `.numpy()`."""
 
-    def __init__(self, device: Device, buffer: Any, dtype: DType, host_type: str, shape: Shape) -> None:
+    def __init__(self, device: Device, buffer: Buffer, dtype: DType, host_type: str, shape: Shape) -> None:
         self.device = device
         self.buffer = buffer
         self.gpu_dtype = dtype
@@ -37,14 +39,12 @@ class GpuArray:
     def numpy(self) -> np.ndarray[Any, Any]:
         if not self.nbytes:
             return np.empty(self.shape, self.dtype)
-        size = -(-self.nbytes // 4) * 4
-        with self.device.lock:
-            staging = self.device.staging(size, "read-back of a GpuArray")
-            self.device.run((), (), [(self.buffer, 0, staging, 0, size)])
-            with self.device.mapped(staging, size) as data:
-                out = from_gpu(data, self.gpu_dtype, self.dtype.name, self.shape)
-            self.device.free(staging)
-        return out
+        return read_back(
+            self.device,
+            self.buffer,
+            self.nbytes,
+            lambda data: from_gpu(data, self.gpu_dtype, self.dtype.name, self.shape),
+        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         out = self.numpy()
@@ -116,3 +116,25 @@ def from_gpu(data: Any, dtype: DType, host_type: str, shape: Shape) -> np.ndarra
         count *= size
     raw = np.frombuffer(data, dtype.label, count).reshape(shape)
     return raw.astype(host_type, copy=True)
+
+
+def convert_constant(tensor: Tensor) -> memoryview:
+    """The bytes of a constant as the GPU stores them: row-major, in the GPU's dtype, parts put together."""
+    return memoryview(_row_major(tensor).tobytes())
+
+
+def _row_major(tensor: Tensor) -> np.ndarray[Any, Any]:
+    constant = tensor.constant
+    if isinstance(constant, Joined):
+        return np.concatenate([_row_major(part) for part in constant.parts], constant.axis)
+    assert isinstance(constant, Constant)
+    check_size(tensor, constant)
+    shape, host = tensor.max_shape, np.dtype(constant.host_type)
+    order = constant.dim_order or tuple(range(len(shape)))
+    stored = np.frombuffer(constant.data.view, host, numel(shape)) if numel(shape) else np.empty(0, host)
+    array = stored.reshape([shape[d] for d in order]).transpose(np.argsort(order))
+    narrow = array.astype(tensor.dtype.label, order="C", copy=False)
+    exact = host.name == tensor.dtype.label or tensor.dtype.is_float
+    if not exact and not np.array_equal(narrow, array):
+        raise UnsupportedError(f"constant {tensor.name} holds integers beyond 32 bits, which WebGPU lacks")
+    return narrow

@@ -6,11 +6,20 @@
     ├── InputError         a call's arguments do not fit the method      (also a ValueError)
     ├── OutOfMemory        the program does not fit the device           (also a MemoryError)
     └── DeviceError        no adapter, or the adapter failed             (also a RuntimeError)
+        └── DeviceLost     the GPU went away: program.reload() brings the program back
 
 A message says which op or argument, what was expected, what came, and what to do.
 """
 
-__all__ = ["DeviceError", "FormatError", "InputError", "OutOfMemory", "PteronError", "UnsupportedError"]
+__all__ = [
+    "DeviceError",
+    "DeviceLost",
+    "FormatError",
+    "InputError",
+    "OutOfMemory",
+    "PteronError",
+    "UnsupportedError",
+]
 
 
 class PteronError(Exception):
@@ -35,3 +44,7 @@ class OutOfMemory(PteronError, MemoryError):
 
 class DeviceError(PteronError, RuntimeError):
     """There is no usable GPU adapter, or the one in use failed."""
+
+
+class DeviceLost(DeviceError):
+    """The GPU went away under a running program: its driver crashed or was reset, or it was unplugged."""

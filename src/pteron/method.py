@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pteron.arrays import GpuArray, as_numpy, from_gpu, to_gpu
-from pteron.errors import InputError, PteronError, UnsupportedError
-from pteron.gpu.executor import Executor, State
-from pteron.gpu.weights import Weights
-from pteron.gpu.wgpu.device import Device
-from pteron.gpu.wgpu.public import Copy
+from pteron.errors import InputError, PteronError
+from pteron.gpu import call
+from pteron.gpu.call import Feed, Read
+from pteron.gpu.device import Copy, Device
+from pteron.gpu.executor import Executor
+from pteron.gpu.placement import Placement
+from pteron.gpu.staging import Pending
+from pteron.gpu.state import State
 from pteron.ir.dispatch import describe
 from pteron.ir.live import ContentRule, Live
-from pteron.ir.values import Element, Graph, Port, Shape, SymInt, Tensor, ValueId, numel
+from pteron.ir.values import Element, Port, Shape, SymInt, Tensor, ValueId, numel
 from pteron.plan.dynamic import check_shape, dynamic_dims
 from pteron.plan.memory import aligned
-from pteron.plan.routes import Choice
-
-if TYPE_CHECKING:
-    from pteron.program import Program
+from pteron.plan.sweep import LiveGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,12 @@ class IOInfo:
     dtype: str
     max_shape: Shape
     dynamic_dims: tuple[int, ...]  # the dimensions that a call may make smaller
+    is_tensor: bool = True
+    fixed: Any = None  # the value of one that is neither a tensor nor an integer
+
+    @property
+    def is_integer(self) -> bool:
+        return self.dtype == "int"
 
     def shape_at(self, live: int) -> Shape:
         """The shape with every dynamic dimension this long, or as long as it may be."""
@@ -54,52 +60,25 @@ class Memory:
         return self.weights + self.activations + self.state + self.staging + self.parameters
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """The end of a tensor, on its way through the staging buffer. Copies begin and end at whole words."""
-
-    tensor: Tensor
-    shape: Shape
-    source: int
-    place: int
-    nbytes: int
-    skip: int  # bytes between the word where the copy begins and the first element
-
-    @classmethod
-    def of(cls, tensor: Tensor, live: Shape, wanted: Shape, place: int) -> Read:
-        end = numel(live) * tensor.dtype.itemsize
-        start = end - numel(wanted) * tensor.dtype.itemsize
-        source = start & ~3
-        return cls(tensor, wanted, source, place, aligned(end - source, 4) if end else 0, start - source)
-
-
 class Method:
     """A loaded method. Call it with arrays at any live shape; it never allocates or compiles again."""
 
-    def __init__(
-        self,
-        program: Program,
-        graph: Graph,
-        device: Device,
-        weights: Weights,
-        choice: Choice | None = None,
-    ) -> None:
-        self.program = program
-        self.name = graph.name
-        self.graph = graph
-        self._device = device
-        self._executor = Executor(graph, device, weights, choice)
-        self._live = self._executor.live
-        self._elements = [self._check_element(e) for e in graph.elements]
+    def __init__(self, live: LiveGraph, device: Device, weights: Placement) -> None:
+        self.graph = live.graph
+        self.name = self.graph.name
+        self.device = device
+        self._live = live
+        self._executor = Executor(live, device, weights)
+        self._elements = [self._element_of_input(element) for element in self.graph.elements]
         self._indices = self._index_inputs()
         self._closed = False
         self._default_state: State | None = None
-        self._spare_state: State | None = State(self._executor)  # for whoever is the first to need one
+        self._spare_state: State | None = State(self._executor)  # the first that is asked for
         self._executor.warm_up(self._spare_state)
         self._executor.start()
-        dims = dynamic_dims(graph, self._live)
-        self.inputs = tuple(_describe(port, dims.get(_id(port), ())) for port in graph.inputs)
-        self.outputs = tuple(_describe(port, dims.get(_id(port), ())) for port in graph.outputs)
+        dims = dynamic_dims(self.graph, live)
+        self.inputs = tuple(_describe(port, dims.get(_id(port), ())) for port in self.graph.inputs)
+        self.outputs = tuple(_describe(port, dims.get(_id(port), ())) for port in self.graph.outputs)
 
     # -- calling --------------------------------------------------------------------------------
 
@@ -115,23 +94,52 @@ class Method:
         state: State | None = None,
         keep_on_gpu: bool = False,
         last_row: bool = False,
+        timeout: float | None = None,
     ) -> list[Any]:
         """Run at the inputs' shapes; the outputs as a list, numpy arrays unless they are kept on the GPU.
 
         last_row: read back no more of each output than its last row (the logits of the last token).
+        timeout: wait for the GPU this many seconds at most.
         """
+        pending = self.submit(*inputs, state=state, keep_on_gpu=keep_on_gpu, last_row=last_row)
+        return pending.result(timeout)
+
+    def submit(
+        self, *inputs: Any, state: State | None = None, keep_on_gpu: bool = False, last_row: bool = False
+    ) -> Pending[list[Any]]:
+        """Start a call, and return before the GPU has done it.
+
+        `pending.result()` waits for the outputs. `await pending` does so without blocking an event loop. Two
+        calls may be under way; a third first waits for the oldest.
+        """
+        self.device.check_usable()
         arrays = self._read_inputs(inputs)
-        with self._device.lock:
-            self._check_open()
-            state = state or self._state()
-            self._check_mine(state)
-            change = self._live.resize(self._changes(arrays), lambda: self._check_indices(arrays))
-            if change:
-                self._executor.write_params(self._executor.apply(change))
-            copies = self._upload(arrays, state)
-            if keep_on_gpu:
-                return self._run_and_keep(state, copies)
-            return self._run_and_read(state, copies, last_row)
+        with self.device.lock:
+            copies, state = self._prepare(arrays, state)
+            return self._launch(copies, state, keep_on_gpu, last_row)
+
+    def _prepare(self, arrays: list[Any], state: State | None) -> tuple[list[Copy], State]:
+        """All of a call but running it."""
+        self._check_open()
+        state = state or self._state()
+        self._check_mine(state)
+        changes = self._changes(arrays)
+        feeds = self._feeds(arrays)
+        copies = call.prepare(self._executor, state, changes, feeds, lambda: self._check_indices(arrays))
+        return copies, state
+
+    def _launch(
+        self, copies: list[Copy], state: State, keep_on_gpu: bool, last_row: bool
+    ) -> Pending[list[Any]]:
+        if keep_on_gpu:
+            return Pending.ready(self._run_and_keep(state, copies))
+        reads = call.plan_reads(self._executor, last_row)
+        integers = {p.name: self._integer(p.value) for p in self.graph.outputs if isinstance(p.value, SymInt)}
+
+        def finish(data: memoryview) -> list[Any]:
+            return [_output(port, data, reads, integers) for port in self.graph.outputs]
+
+        return call.launch(self._executor, state, copies, reads.values(), finish)
 
     def _read_inputs(self, inputs: Sequence[Any]) -> list[Any]:
         """Each input as the GPU takes it, checked against its port. Nothing is changed yet."""
@@ -160,7 +168,7 @@ class Method:
 
     def _check_gpu_array(self, port: Port, value: GpuArray) -> None:
         assert isinstance(port.value, Tensor)
-        if value.device is not self._device:
+        if value.device is not self.device:
             raise InputError(f"{port.name}: the GpuArray belongs to another device: pass its .numpy()")
         if value.gpu_dtype is not port.value.dtype:
             raise InputError(f"{port.name}: expected dtype {port.host_type}, got {value.dtype}")
@@ -178,92 +186,56 @@ class Method:
             changes[element.symint.id] = _read_element(element, by_id[element.source.id])
         return changes
 
-    def _upload(self, arrays: list[Any], state: State) -> list[Copy]:
-        """Write the live bytes of host arrays; the copies that bring in what is on the GPU already."""
-        copies: list[Copy] = []
+    def _feeds(self, arrays: list[Any]) -> list[Feed]:
+        """What the call brings into input tensors."""
+        feeds = []
         for port, array in zip(self.graph.inputs, arrays, strict=True):
             if not isinstance(port.value, Tensor):
                 continue
             nbytes = numel(tuple(array.shape)) * port.value.dtype.itemsize
             if not nbytes:
                 continue
-            buffer = self._executor.buffer(port.value, state)
             if isinstance(array, GpuArray):
-                copies.append((array.buffer, 0, buffer, 0, aligned(nbytes, 4)))
+                feeds.append(Feed(port.value, nbytes, buffer=array.buffer))
             else:
-                self._device.write(buffer, 0, array.reshape(-1).view(np.uint8))
-        return copies
-
-    def _run_and_read(self, state: State, before: list[Copy], last_row: bool) -> list[Any]:
-        reads = self._plan_reads(last_row)
-        used = [read for read in reads.values() if read.nbytes]
-        staging = self._executor.staging
-        after = [
-            (self._executor.buffer(read.tensor, state), read.source, staging, read.place, read.nbytes)
-            for read in used
-        ]
-        self._executor.run(state, before, after)
-        if not used:
-            return [self._output(port, None, reads) for port in self.graph.outputs]
-        with self._device.mapped(staging, used[-1].place + aligned(used[-1].nbytes, 8)) as data:
-            return [self._output(port, data, reads) for port in self.graph.outputs]
-
-    def _plan_reads(self, last_row: bool) -> dict[ValueId, Read]:
-        """Where in the staging buffer each output goes, and how much of it."""
-        reads: dict[ValueId, Read] = {}
-        place = 0
-        for port in self.graph.outputs:
-            if isinstance(port.value, Tensor) and port.value.id not in reads:
-                shape = self._shape(port.value)
-                read = Read.of(port.value, shape, shape[-1:] if last_row and numel(shape) else shape, place)
-                reads[port.value.id] = read
-                place += aligned(read.nbytes, 8)
-        return reads
-
-    def _output(self, port: Port, data: Any, reads: dict[ValueId, Read]) -> Any:
-        if isinstance(port.value, SymInt):
-            return self._live.live[port.value.id]
-        if not isinstance(port.value, Tensor):
-            return port.value
-        read = reads[port.value.id]
-        if not read.nbytes:
-            return np.empty(read.shape, port.host_type)
-        return from_gpu(data[read.place + read.skip :], port.value.dtype, port.host_type, read.shape)
+                feeds.append(Feed(port.value, nbytes, array.reshape(-1).view(np.uint8)))
+        return feeds
 
     def _run_and_keep(self, state: State, before: list[Copy]) -> list[Any]:
         outputs: list[Any] = []
         after: list[Copy] = []
         for port in self.graph.outputs:
             if not isinstance(port.value, Tensor):
-                outputs.append(self._output(port, None, {}))
+                fixed = self._integer(port.value) if isinstance(port.value, SymInt) else port.value
+                outputs.append(fixed)
                 continue
-            shape = self._shape(port.value)
+            shape = self._live.shape(port.value)
             nbytes = aligned(numel(shape) * port.value.dtype.itemsize)
-            kept = self._device.storage(nbytes, f"{port.name} of {self.name}")
+            kept = self.device.storage(nbytes, f"{port.name} of {self.name}")
             if numel(shape):
                 after.append((self._executor.buffer(port.value, state), 0, kept, 0, nbytes))
-            outputs.append(GpuArray(self._device, kept, port.value.dtype, port.host_type, shape))
+            outputs.append(GpuArray(self.device, kept, port.value.dtype, port.host_type, shape))
         self._executor.run(state, before, after)
         return outputs
 
-    def _shape(self, tensor: Tensor) -> Shape:
-        shape = self._live.live[tensor.id]
-        assert isinstance(shape, tuple)
-        return shape
+    def _integer(self, value: SymInt) -> Live:
+        return self._live.live[value.id]
 
     # -- state ----------------------------------------------------------------------------------
 
     def new_state(self) -> State:
         """Mutable state of its own (KV caches) on the same weights: pass it as `state=` to calls."""
-        with self._device.lock:
+        self.device.check_usable()
+        with self.device.lock:
             self._check_open()
             spare, self._spare_state = self._spare_state, None
             return spare or State(self._executor)
 
     def reset(self) -> None:
         """Set the default state back to what the file says."""
-        self._check_open()
-        self._state().reset()
+        with self.device.lock:
+            self._check_open()
+            self._state().reset()
 
     def _state(self) -> State:
         """The default state."""
@@ -278,6 +250,7 @@ class Method:
     def _check_mine(self, state: State) -> None:
         if state.executor is not self._executor:
             raise InputError(f"the state belongs to another method than '{self.name}'")
+        state.check_open()
 
     # -- looking at it --------------------------------------------------------------------------
 
@@ -294,8 +267,8 @@ class Method:
             executor.weights.nbytes,
             executor.memory.nbytes,
             sum(aligned(tensor.max_nbytes) for tensor in self.graph.states),
-            executor.staging_nbytes,
-            executor.params.size,
+            executor.staging.nbytes,
+            executor.params.nbytes,
         )
 
     def symint(self, name: str) -> int | float | None:
@@ -306,13 +279,16 @@ class Method:
         raise PteronError(f"method '{self.name}' has no value named {name}")
 
     def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        for state in (self._default_state, self._spare_state):
-            if state is not None:
-                state.close()
-        self._executor.close()
+        """Free its memory on the GPU. A thread that is in a call finishes it first."""
+        with self.device.lock:
+            if self._closed:
+                return
+            self._closed = True
+            for state in (self._default_state, self._spare_state):
+                if state is not None:
+                    state.close()
+            self._default_state = self._spare_state = None
+            self._executor.close()
 
     def __repr__(self) -> str:
         takes = ", ".join(f"{i.name}: {i.dtype}{list(i.max_shape)}" for i in self.inputs)
@@ -320,14 +296,10 @@ class Method:
 
     # -- load -----------------------------------------------------------------------------------
 
-    def _check_element(self, element: Element) -> Element:
-        """An element is read from host memory, so its tensor must be an input, or the same bytes as one."""
+    def _element_of_input(self, element: Element) -> Element:
+        """The same element, as a place in the input whose bytes its tensor has."""
         root = self.graph.values[self._executor.layout.storage[element.source.id]]
-        if not isinstance(root, Tensor) or root.id not in self.graph.input_ids:
-            raise UnsupportedError(
-                f"select_as_symint reads {element.source!r}, which is computed on the GPU: "
-                "only an element of an input can be read before the program runs"
-            )
+        assert isinstance(root, Tensor)
         if root is element.source:
             return element
         # The element [0.., index, ..0] of a view lies at a flat offset of the input it views.
@@ -363,8 +335,21 @@ def _id(port: Port) -> ValueId:
     return port.value.id if isinstance(port.value, (Tensor, SymInt)) else ValueId(-1)
 
 
+def _output(port: Port, data: memoryview, reads: dict[ValueId, Read], integers: dict[str, Live]) -> Any:
+    if isinstance(port.value, SymInt):
+        return integers[port.name]
+    if not isinstance(port.value, Tensor):
+        return port.value
+    read = reads[port.value.id]
+    if not read.nbytes:
+        return np.empty(read.shape, port.host_type)
+    return from_gpu(read.bytes_in(data), port.value.dtype, port.host_type, read.shape)
+
+
 def _describe(port: Port, dims: tuple[int, ...]) -> IOInfo:
-    return IOInfo(port.name, port.host_type, port.max_shape, dims)
+    is_tensor = isinstance(port.value, Tensor)
+    fixed = None if isinstance(port.value, (Tensor, SymInt)) else port.value
+    return IOInfo(port.name, port.host_type, port.max_shape, dims, is_tensor, fixed)
 
 
 def _read_element(element: Element, array: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import pteron
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.conformance.agreement import disagreement
 from tests.support.export import remember_rope_patterns
 from tests.support.rules import poison

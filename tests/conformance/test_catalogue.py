@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.conformance.catalogue import SUITES, cases_of, check_cases, registry
 
 Record = Callable[[str, object], None]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pteron import PteronError
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 
 Record = Callable[[str, object], None]
 

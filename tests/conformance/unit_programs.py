@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 import pteron
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.conformance.agreement import disagreement
 from tests.support.export import remember_rope_patterns
 from tests.support.rules import poison

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device, open_device
 from tests.dynamic_shape.recording import CALLS, Recording, record
 from tests.dynamic_shape.table import CASES
 from tests.support.replay import replay
@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("command", choices=["export", "run"])
     parser.add_argument("folder", type=Path)
     arguments = parser.parse_args()
-    return export(arguments.folder) if arguments.command == "export" else run(arguments.folder, Device())
+    return export(arguments.folder) if arguments.command == "export" else run(arguments.folder, open_device())
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import pteron
+from pteron.devices import Device
 from pteron.errors import UnsupportedError
-from pteron.gpu.wgpu.device import Device
 from tests.conftest import Once
 from tests.dynamic_shape.peer import PEERS, Peer, export_group
 from tests.support.replay import Made, check_outputs, poison

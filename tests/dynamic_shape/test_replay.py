@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.conftest import Once
 from tests.dynamic_shape.__main__ import run
 from tests.dynamic_shape.recording import Recording, record

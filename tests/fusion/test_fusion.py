@@ -13,10 +13,11 @@ import torch
 from torch import nn
 
 import pteron
+from pteron.arrays import convert_constant
+from pteron.devices import Device
 from pteron.fusion import PASSES, fuse, sibling_linears
 from pteron.fusion.chains import compose
-from pteron.gpu.weights import Weights
-from pteron.gpu.wgpu.device import Device
+from pteron.gpu.placement import Placement
 from pteron.ir.dtypes import DType
 from pteron.ir.values import Tensor
 from tests.conftest import Once
@@ -317,7 +318,7 @@ def test_methods_share_what_is_joined(device: Device) -> None:
     s = Sketch()
     _, outs = linears_q4(s, 32, 32)
     graph = s.finish(*outs)
-    weights = Weights(device)
+    weights = Placement(device, convert_constant)
     (one,), (other,) = fuse(graph).nodes, fuse(graph).nodes
     for position in (1, 2):
         a, b = one.args[position], other.args[position]

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 import pteron
+from pteron.devices import Device
 from pteron.errors import InputError
 from pteron.fusion import PASSES, fuse
-from pteron.gpu.wgpu.device import Device
 from pteron.ir.dtypes import DType
 from pteron.ir.values import Graph, SymInt
 from pteron.ir.work import Cost, cost

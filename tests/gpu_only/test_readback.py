@@ -6,18 +6,21 @@ import numpy as np
 import pytest
 
 import pteron
+from pteron.gpu.call import read_back
 from pteron.gpu.wgpu import native, public
+
+
+def as_integers(data):
+    return np.frombuffer(data, np.int32).copy()
 
 
 @pytest.fixture
 def numbers(device):
-    """A staging buffer on its way to hold 0..255."""
-    buffer, staging = device.storage(1024, "numbers"), device.staging(1024, "numbers")
+    """A buffer that holds 0..255."""
+    buffer = device.storage(1024, "numbers")
     device.write(buffer, 0, np.arange(256, dtype=np.int32))
-    device.run((), (), [(buffer, 0, staging, 0, 1024)])
-    yield staging
+    yield buffer
     device.free(buffer)
-    device.free(staging)
 
 
 def test_the_fast_way_is_there():
@@ -25,16 +28,10 @@ def test_the_fast_way_is_there():
 
 
 @pytest.mark.parametrize("calls", [native, public])
-def test_both_ways_read_what_was_written(device, calls, monkeypatch):
+def test_both_ways_read_what_was_written(device, numbers, calls, monkeypatch):
     monkeypatch.setattr(device, "calls", calls)
-    buffer, staging = device.storage(1024, "numbers"), device.staging(1024, "numbers")
-    device.write(buffer, 0, np.arange(256, dtype=np.int32))
-    device.run((), (), [(buffer, 0, staging, 0, 1024)])
     for count in (256, 2, 256):
-        with device.mapped(staging, 4 * count) as data:
-            np.testing.assert_array_equal(np.frombuffer(data, np.int32)[:count], np.arange(count))
-    device.free(buffer)
-    device.free(staging)
+        np.testing.assert_array_equal(read_back(device, numbers, 4 * count, as_integers), np.arange(count))
 
 
 @pytest.mark.parametrize("calls", [native, public])
@@ -42,25 +39,38 @@ def test_what_the_gpu_refuses_is_an_error_and_the_next_run_works(device, numbers
     monkeypatch.setattr(device, "calls", calls)
     small = device.storage(16, "small")
     with pytest.raises(pteron.DeviceError, match=r"run: (?s:.*)overrun"):
-        device.run((), (), [(small, 0, numbers, 0, 1024)])
+        device.submit((), (), [(small, 0, numbers, 0, 1024)])
     with pytest.raises((pteron.DeviceError, ValueError)):
         device.write(small, 0, bytes(1024))
     device.write(small, 0, np.array([7, 8, 9, 10], np.int32))
-    device.run((), (), [(small, 0, numbers, 0, 16)])
-    with device.mapped(numbers, 16) as data:
-        np.testing.assert_array_equal(np.frombuffer(data, np.int32)[:4], [7, 8, 9, 10])
+    np.testing.assert_array_equal(read_back(device, small, 16, as_integers), [7, 8, 9, 10])
     device.free(small)
 
 
-def test_a_buffer_that_cannot_be_mapped_is_an_error_and_can_be_read_later(device, numbers):
-    with (
-        device.mapped(numbers, 1024),
-        pytest.raises(pteron.DeviceError, match="read-back"),
-        device.mapped(numbers, 1024),
-    ):
-        pass
-    with device.mapped(numbers, 1024) as data:
-        assert np.frombuffer(data, np.int32)[7] == 7
+@pytest.mark.parametrize("calls", [native, public])
+def test_a_mapped_buffer_can_be_unmapped_at_any_time(device, numbers, calls, monkeypatch):
+    monkeypatch.setattr(device, "calls", calls)
+    staging = device.staging(1024, "numbers")
+    device.unmap(staging)  # it was never mapped
+    submission = device.submit((), (), [(numbers, 0, staging, 0, 1024)])
+    device.map(staging, 1024, submission)  # and nobody waits
+    device.unmap(staging)
+    submission = device.submit((), (), [(numbers, 0, staging, 0, 1024)])
+    mapping = device.map(staging, 1024, submission)
+    mapping.wait(None)
+    np.testing.assert_array_equal(as_integers(mapping.view), np.arange(256))
+    device.unmap(staging)
+    device.free(staging)
+
+
+def test_a_buffer_is_mapped_once_at_a_time(device, numbers):
+    staging = device.staging(1024, "numbers")
+    submission = device.submit((), (), [(numbers, 0, staging, 0, 1024)])
+    device.map(staging, 1024, submission)
+    with pytest.raises(pteron.DeviceError, match="read-back"):
+        device.map(staging, 1024, submission)
+    device.unmap(staging)
+    device.free(staging)
 
 
 def test_threads_wait_for_their_own_buffers(device):
@@ -68,15 +78,12 @@ def test_threads_wait_for_their_own_buffers(device):
 
     def read(seed):
         values = np.random.default_rng(seed).integers(0, 1000, 256).astype(np.int32)
-        buffer, staging = device.storage(1024, "mine"), device.staging(1024, "mine")
+        buffer = device.storage(1024, "mine")
         for shift in range(20):
             device.write(buffer, 0, values + shift)
-            device.run((), (), [(buffer, 0, staging, 0, 1024)])
-            with device.mapped(staging, 1024) as data:
-                if not np.array_equal(np.frombuffer(data, np.int32), values + shift):
-                    failures.append((seed, shift))
+            if not np.array_equal(read_back(device, buffer, 1024, as_integers), values + shift):
+                failures.append((seed, shift))
         device.free(buffer)
-        device.free(staging)
 
     threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
     for thread in threads:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import pteron
+from pteron.devices import Device, open_device
 from pteron.errors import FormatError, PteronError
-from pteron.gpu.wgpu.device import Device
 from pteron.ir.values import SymInt, Tensor
 from pteron.pte.file import ProgramFile
 from pteron.report.inspect import inspect_method
@@ -33,7 +33,7 @@ def corpus() -> Corpus:
 
 @cache
 def device() -> Device:
-    return Device()
+    return open_device()
 
 
 def program(rng: Random) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pteron.llm
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.llm import tiny_llama
 
 

@@ -17,8 +17,8 @@ import torch
 
 import pteron
 import pteron.llm
+from pteron.devices import Device
 from pteron.errors import FormatError, InputError, PteronError, UnsupportedError
-from pteron.gpu.wgpu.device import Device
 from pteron.llm.gguf.quantize import quantize
 from pteron.pte import ProgramFile, vulkan
 from tests.llm.tiny_models import (

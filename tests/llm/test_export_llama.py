@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import pteron
+from pteron.devices import Device
 from pteron.exporting import Export
-from pteron.gpu.wgpu.device import Device
 from pteron.llm.decoder import Decoder
 from tests.llm import executorch_llama
 from tests.llm.tiny_models import Reference, Tiny, weights, write_gguf

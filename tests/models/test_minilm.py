@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pteron
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.models.zoo import Bert, length
 from tests.support.export import export
 from tests.support.replay import poison

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import pteron
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.models.zoo import MODELS, Model
 from tests.support.export import export
 from tests.support.replay import poison

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from pteron.devices import Device
 from pteron.errors import InputError
-from pteron.gpu.wgpu.device import Device
 from tests.support.rules import OneNode, Sym, check_rule, compare
 
 TYPES = [torch.float32, torch.float16]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.support.programs import check_program
 from tests.support.rules import Sym, check_rule
 

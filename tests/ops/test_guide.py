@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from pteron.ir import op
 from pteron.ops import kernel
 from tests.support.operators.docs import PATH

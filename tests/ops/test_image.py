@@ -13,8 +13,8 @@ from torch.export import Dim
 from torch.nn import functional
 
 import pteron
+from pteron.devices import Device
 from pteron.errors import InputError
-from pteron.gpu.wgpu.device import Device
 from tests.support.export import export
 from tests.support.exports import check_export
 from tests.support.rules import check_rule

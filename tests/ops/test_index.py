@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from pteron.devices import Device
 from pteron.errors import InputError
-from pteron.gpu.wgpu.device import Device
 from tests.support.programs import check_program
 from tests.support.rules import OneNode, check_rule
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 import pteron
+from pteron.devices import Device
 from pteron.errors import InputError
-from pteron.gpu.wgpu.device import Device
 from tests.support.export import export
 from tests.support.exports import check_export
 from tests.support.rules import Fixed, Sym, check_rule

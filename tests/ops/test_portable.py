@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import pteron
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.support.export import export
 from tests.support.exports import check_export
 from tests.support.programs import Outputs, check_program

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from pteron.devices import Device
 from pteron.errors import UnsupportedError
-from pteron.gpu.wgpu.device import Device
 from tests.support.exports import check_export
 from tests.support.rules import OneNode, check_rule
 

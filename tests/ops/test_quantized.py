@@ -12,7 +12,7 @@ import torchao.quantization.quant_primitives  # noqa: F401  registers torchao's 
 from torch import Tensor, nn
 from torch.export import Dim
 
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.support.exports import check_export
 from tests.support.rules import check_rule
 

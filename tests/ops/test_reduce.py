@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.support.programs import check_program
 from tests.support.rules import check_rule
 

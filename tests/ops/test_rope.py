@@ -6,7 +6,7 @@ import executorch.backends.vulkan.custom_ops_lib  # noqa: F401  torch's own mean
 import pytest
 import torch
 
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.support.rules import Sym, check_rule
 
 POSITIONS = 24

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from pteron.ir.dispatch import HALF, SUBGROUP, Route
 from pteron.plan.routes import usable_routes
 from tests.support.rules import Fixed, Sym, check_rule

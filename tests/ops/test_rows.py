@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.support.rules import Fixed, check_rule
 
 

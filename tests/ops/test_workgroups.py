@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from pteron.ops import products
 from tests.ops import test_conv, test_q8ta
 from tests.support.rules import check_rule

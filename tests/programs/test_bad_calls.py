@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import pteron
+from pteron.devices import Device
 from pteron.errors import InputError
-from pteron.gpu.wgpu.device import Device
 from pteron.method import Method
 from tests.conftest import Once
 from tests.dynamic_shape.recording import Recording, record

@@ -13,7 +13,7 @@ import pytest
 
 import pteron
 from pteron.arrays import GpuArray
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from pteron.ir.values import Tensor
 from pteron.method import Method
 from pteron.pte import vulkan

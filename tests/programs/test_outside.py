@@ -13,8 +13,8 @@ from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
 import pteron
+from pteron.devices import Device
 from pteron.errors import UnsupportedError
-from pteron.gpu.wgpu.device import Device
 from pteron.ir import op as registry
 from pteron.ir.live import LiveResult
 from pteron.lower import kernel_calls as outside

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pteron
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.conftest import Once
 from tests.dynamic_shape.recording import PROGRAM, make_inputs, make_model, record, run_reference
 from tests.dynamic_shape.table import CASES, Case, Dim

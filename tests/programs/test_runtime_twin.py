@@ -172,7 +172,7 @@ def test_a_method_is_loaded_once_and_programs_share_the_device(branches):
     assert forward is branches.load_method("forward")
     assert forward.metadata.name() == "forward"
     other = ours.Runtime.get().load_program(DATA / "dyn_rms.pte").load_method("forward")
-    assert other._method.program.device is forward._method.program.device
+    assert other._method.device is forward._method.device
 
 
 def test_bad_inputs_are_runtime_errors_as_in_executorch(branches):

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pteron.errors import FormatError, InputError, PteronError, UnsupportedError
-from pteron.ir.values import Graph, Tensor
+from pteron.ir.live import Live
+from pteron.ir.values import Graph, Tensor, ValueId
 from pteron.lower.instructions import check_order
 from pteron.plan.dynamic import dynamic_dims
-from pteron.plan.sweep import REMEMBERED_PLANS_PER_NODE
+from pteron.plan.sweep import REMEMBERED_PLANS_PER_NODE, LiveGraph
 from tests.support.sketch import Sketch, live, shape_of
 
 SIZES = st.lists(st.integers(0, 128), min_size=1, max_size=12)
@@ -35,15 +36,23 @@ def test_a_residual_sees_no_stale_operand(sizes: list[int]) -> None:
         assert shape_of(swept, y) == (1, size, 8)
 
 
+def changed(swept: LiveGraph, changes: dict[ValueId, Live]) -> tuple[list[int], list[ValueId]]:
+    """The nodes and SymInts that a sweep marks as stale."""
+    swept.stale_nodes.clear()
+    swept.stale_symints.clear()
+    swept.resize(changes)
+    return sorted(swept.stale_nodes), sorted(swept.stale_symints)
+
+
 def test_only_what_changed_is_planned_again() -> None:
     s = Sketch()
     x, z = s.input(128), s.input(64)
     a = s.add("aten.tanh.default", x, shape=(128,))
     b = s.add("aten.tanh.default", z, shape=(64,))
     swept = live(s.finish(a, b))
-    assert swept.resize({x.id: (7,), z.id: (64,)}).nodes == [0]
-    assert swept.resize({x.id: (7,), z.id: (9,)}).nodes == [1]
-    assert not swept.resize({x.id: (7,), z.id: (9,)})
+    assert changed(swept, {x.id: (7,), z.id: (64,)}) == ([0], [])
+    assert changed(swept, {x.id: (7,), z.id: (9,)}) == ([1], [])
+    assert changed(swept, {x.id: (7,), z.id: (9,)}) == ([], [])
 
 
 def test_a_shape_seen_before_evaluates_no_rule() -> None:
@@ -70,7 +79,7 @@ def test_nodes_that_differ_in_their_values_alone_are_planned_once() -> None:
     swept = live(s.finish(*rows, *zs))
     before = swept.visits
     at = dict(zip([p.id for p in positions], (3, 3, 3), strict=True))
-    assert len(swept.resize({x.id: (7, 8), **at}).nodes) == 9
+    assert len(changed(swept, {x.id: (7, 8), **at})[0]) == 9
     assert swept.visits == before + 4, "one tanh, one sigmoid, and the slices of each size of table"
     assert [shape_of(swept, z) for z in zs] == [(7, 8)] * 3
     assert [shape_of(swept, row) for row in rows] == [(47, 8), (47, 8), (57, 8)]
@@ -123,7 +132,7 @@ def test_a_static_graph_is_left_alone() -> None:
     graph, x, _ = residual()
     swept = live(graph)
     visits = swept.visits
-    assert not swept.resize({x.id: (1, 128, 8)})
+    assert changed(swept, {x.id: (1, 128, 8)}) == ([], [])
     assert swept.visits == visits
 
 
@@ -213,9 +222,8 @@ def test_a_position_moves_without_a_new_plan() -> None:
     swept.resize({k.id: (1, 1, 2, 8), position.id: 0})  # type: ignore[attr-defined]
     visits = swept.visits
     for at in range(1, 64):
-        change = swept.resize({position.id: at})  # type: ignore[attr-defined]
-        assert change.nodes == []
-        assert change.symints == {position.id: at}  # type: ignore[attr-defined]
+        assert changed(swept, {position.id: at}) == ([], [position.id])  # type: ignore[attr-defined]
+        assert swept.live[position.id] == at  # type: ignore[attr-defined]
     assert swept.visits == visits
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import pteron
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.support.export import export
 from tests.support.rules import as_list, compare, poison
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pteron
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from pteron.method import Method
 from tests.dynamic_shape.recording import Recording
 from tests.support.tolerances import assert_close
@@ -35,7 +35,7 @@ def check_outputs(got: list[Any], want: list[Any], tolerance: float, what: str) 
 
 def poison(method: Method) -> None:
     """Fill every activation buffer, so that a kernel which reads what this call did not write is seen."""
-    device = method.program.device
+    device = method.device
     for buffer in method._executor.activations:
         device.write(buffer, 0, bytes([POISON]) * buffer.size)
 
@@ -48,8 +48,8 @@ class Made:
         self.at_load = self._now()
 
     def _now(self) -> tuple[Any, ...]:
-        executor, device = self.method._executor, self.method.program.device
-        buffers = [*executor.activations, executor.params, executor.staging]
+        executor, device = self.method._executor, self.method.device
+        buffers = [*executor.activations, executor.params.buffer, *executor.staging.buffers]
         states = list(self.method._state().buffers.values())
         groups = [site.group for site in executor.sites]
         identities = [id(thing) for thing in (*buffers, *states, *groups)]

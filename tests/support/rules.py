@@ -15,12 +15,15 @@ import torch
 
 import pteron.fusion
 import pteron.ops  # noqa: F401  both register operators
-from pteron.gpu.weights import Weights
-from pteron.gpu.wgpu.device import Device
+from pteron.arrays import convert_constant
+from pteron.devices import Device
+from pteron.gpu.placement import Placement
 from pteron.ir.dtypes import DType
 from pteron.ir.op import find
 from pteron.ir.values import Constant, Graph, Node, Port, SymInt, Tensor, ValueId, values_in
 from pteron.method import Method
+from pteron.plan.sweep import plan
+from pteron.pte.bytesource import ByteSource
 
 STORED = {
     torch.float64: DType.float32,
@@ -79,7 +82,7 @@ class OneNode:
         def value(arg: Any) -> Any:
             if isinstance(arg, Fixed):
                 array = arg.tensor.contiguous().numpy()
-                data = Constant(memoryview(array.data).cast("B"), array.dtype.name)
+                data = Constant(ByteSource(memoryview(array.data).cast("B")).region(), array.dtype.name)
                 return tensor(arg.tensor, f"weight{len(graph.values)}", data)
             if isinstance(arg, torch.Tensor):
                 made = tensor(arg, f"in{len(graph.inputs)}")
@@ -102,7 +105,7 @@ class OneNode:
         graph.outputs = [Port(t.name, t, host, True) for t, host in results]
         # What a node writes in place comes after its outputs.
         graph.outputs += [port for port in graph.inputs if port.value in mutated]
-        self.method = Method(None, graph, device, Weights(device))  # type: ignore[arg-type]
+        self.method = Method(plan(graph, device.route_features), device, Placement(device, convert_constant))
 
     def __call__(self, args: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         poison(self.method)

@@ -11,6 +11,7 @@ from pteron.ir.values import Constant, Graph, Port, Shape, SymInt, Tensor, Value
 from pteron.lower.builder import Builder
 from pteron.plan.memory import Layout
 from pteron.plan.sweep import LiveGraph
+from pteron.pte.bytesource import ByteSource
 
 
 class Sketch(Builder):
@@ -31,7 +32,7 @@ class Sketch(Builder):
 
     def constant(self, *shape: int, dtype: DType = DType.float32) -> Tensor:
         tensor = Tensor(self.value(*shape, dtype=dtype).id, dtype, shape, "constant")
-        data = Constant(memoryview(bytes(tensor.max_nbytes)), dtype.label)
+        data = Constant(ByteSource(bytes(tensor.max_nbytes)).region(), dtype.label)
         self.graph.values[tensor.id] = tensor = Tensor(tensor.id, dtype, shape, f"c{tensor.id}", data)
         return tensor
 

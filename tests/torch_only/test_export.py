@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 import pteron
 from pteron.cli.app import app
+from pteron.devices import Device
 from pteron.errors import InputError
 from pteron.exporting import Export
 from pteron.extras import MissingExtra
-from pteron.gpu.wgpu.device import Device
 
 WIDTH, LONGEST = 64, 24
 LENGTH = Dim("length", min=1, max=LONGEST)

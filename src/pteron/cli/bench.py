@@ -18,7 +18,7 @@ from pteron.cli import language, options
 from pteron.cli.terminal import nbytes, print_json
 
 if TYPE_CHECKING:
-    from pteron.gpu.executor import State
+    from pteron import State
     from pteron.llm.decoder import Decoder
 
 
@@ -44,15 +44,15 @@ def bench(
     device: language.DeviceName = None,
 ) -> None:
     """Measure a language model: prompts read (pp) and tokens written (tg) per second."""
-    from pteron.gpu.wgpu.device import Device
+    from pteron.devices import open_device
     from pteron.llm.decoder import Decoder
-    from pteron.program import load
+    from pteron.loading import load
 
     tests = [("pp", length) for length in _lengths(prompts, "-p")]
     tests += [("tg", length) for length in _lengths(generations, "-n")]
     if not tests:
         raise typer.BadParameter("nothing to measure: -p and -n are both 0")
-    gpu = Device(device)
+    gpu = open_device(device)
     try:
         with language.loading_bar(model, gpu):
             program = load(model, data_path=data, device=gpu)

@@ -46,7 +46,7 @@ def chat(
         if sys.stdin.isatty():
             with suppress(ImportError):
                 import readline  # noqa: F401  arrow keys and history in input()
-            console().print(Text(f"{model.name} on {llm.program.device.adapter.name}\n{HELP}", style="dim"))
+            console().print(Text(f"{model.name} on {llm.program.device.name}\n{HELP}", style="dim"))
         Conversation(llm, system, given).run()
 
 

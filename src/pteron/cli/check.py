@@ -11,8 +11,7 @@ from pteron.cli import options
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
-    from pteron.ir.problems import Finding
-    from pteron.report.check import Report
+    from pteron.report.check import Finding, Report
 
 
 def check(

@@ -10,7 +10,7 @@ from pteron.cli import options
 from pteron.cli.terminal import console, grid, print_json
 
 if TYPE_CHECKING:
-    from pteron.gpu.wgpu.adapters import Adapter
+    from pteron.devices import Adapter
 
 
 def devices(
@@ -20,8 +20,8 @@ def devices(
     as_json: options.AsJson = False,
 ) -> None:
     """List the GPU adapters, the best first."""
+    from pteron.devices import REMEDY, adapters
     from pteron.errors import DeviceError
-    from pteron.gpu.wgpu.adapters import REMEDY, adapters
 
     try:
         found = adapters()

@@ -20,7 +20,7 @@ from pteron.cli.devices import describe_adapter
 from pteron.cli.terminal import console, grid, heading, nbytes, print_json
 
 if TYPE_CHECKING:
-    from pteron.gpu.wgpu.adapters import Adapter
+    from pteron.devices import Adapter
 
 # Before this, Mesa's software Vulkan driver is several times slower.
 GOOD_MESA = (25,)
@@ -47,15 +47,15 @@ class Checkup:
 
 def doctor(as_json: options.AsJson = False) -> None:
     """Check that this machine can run programs, and say what would help."""
+    from pteron.devices import adapters, opengl_names, try_kernel
     from pteron.errors import DeviceError
-    from pteron.gpu.wgpu.adapters import adapters
 
     failure = None
     checkups: list[Checkup] = []
     ignored: list[str] = []
     try:
         checkups = [Checkup(adapter, try_kernel(adapter)) for adapter in adapters()]
-        ignored = _opengl_names()
+        ignored = opengl_names()
     except DeviceError as error:
         failure = str(error)
     is_well = any(checkup.error is None for checkup in checkups)
@@ -85,37 +85,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def try_kernel(adapter: Adapter) -> str | None:
-    """Double four numbers on the adapter: None if that worked, else what went wrong."""
-    from pteron.errors import PteronError
-    from pteron.gpu.wgpu.device import Device
-
-    source = """
-@group(0) @binding(0) var<storage, read_write> x: array<u32>;
-@compute @workgroup_size(4) fn main(@builtin(global_invocation_id) id: vec3<u32>) { x[id.x] = 2u * x[id.x]; }
-"""
-    numbers = memoryview(bytes(range(16))).cast("I")
-    try:
-        device = Device(adapter)
-        try:
-            buffer, staging = device.storage(16, "numbers"), device.staging(16, "doubled numbers")
-            device.write(buffer, 0, numbers)
-            pipeline = device.pipeline(source, "doctor", ["read_write"])
-            group = device.bind_group(pipeline, [(buffer, 0, 16)], "doctor")
-            device.run((), [device.command(pipeline, group, (1, 1, 1))], [(buffer, 0, staging, 0, 16)])
-            with device.mapped(staging, 16) as data:
-                doubled = list(memoryview(data).cast("B").cast("I")[:4])
-        finally:
-            device.close()
-    except PteronError as error:
-        return str(error)
-    expected = [2 * n & 0xFFFFFFFF for n in numbers]
-    return None if doubled == expected else f"a kernel computed {doubled} instead of {expected}"
-
-
 def advice(checkups: Sequence[Checkup], opengl: Sequence[str] = ()) -> Iterator[str]:
     """What would help, the most important first."""
-    from pteron.gpu.wgpu.adapters import REMEDY
+    from pteron.devices import REMEDY
 
     for checkup in checkups:
         if checkup.error is not None:
@@ -152,14 +124,6 @@ def _hidden_hardware() -> Iterator[str]:
     locked = [node for node in Path("/dev/dri").glob("renderD*") if not os.access(node, os.R_OK | os.W_OK)]
     if locked:
         yield f"there is a GPU, but {locked[0]} may not be opened: add the user to the group that owns it"
-
-
-def _opengl_names() -> list[str]:
-    """Adapters that are left out because compute is not whole there."""
-    import wgpu
-
-    infos = [dict(adapter.info) for adapter in wgpu.gpu.enumerate_adapters_sync()]
-    return [info["device"] for info in infos if info["backend_type"] == "OpenGL"]
 
 
 def _checkup_json(checkup: Checkup) -> dict[str, Any]:

@@ -11,13 +11,12 @@ import numpy as np
 import typer
 
 from pteron.cli.arguments import in_order, parse_shape, split_name
-from pteron.ir.values import Port, SymInt, Tensor
 from pteron.report.inspect import sample_ranges
 
 if TYPE_CHECKING:
-    from pteron.method import Method
+    from pteron.method import IOInfo, Method
 
-Fill: TypeAlias = Callable[[Port, tuple[int, ...]], np.ndarray[Any, Any]]
+Fill: TypeAlias = "Callable[[IOInfo, tuple[int, ...]], np.ndarray[Any, Any]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +31,15 @@ def make_inputs(
     method: Method, inputs: Sequence[str], shapes: Sequence[str], fill: str, seed: int
 ) -> dict[str, Given]:
     """Every input by name: what the user gave, else `fill` at the shape given or the largest."""
-    ports = {port.name: port for port in method.graph.inputs}
-    values = in_order(_open_archives(inputs), ports, "--input")
+    infos = {info.name: info for info in method.inputs}
+    values = in_order(_open_archives(inputs), infos, "--input")
     given: dict[str, Given] = {name: _read(text) for name, text in values.items()}
-    shapeless = [
-        name for name, port in ports.items() if isinstance(port.value, Tensor) and not _is_array(given, name)
-    ]
+    shapeless = [name for name, info in infos.items() if info.is_tensor and not _is_array(given, name)]
     sizes = {name: parse_shape(text) for name, text in in_order(shapes, shapeless, "--shape").items()}
     fillers = {"random": _random(method, seed), "zeros": _constant(0), "ones": _constant(1)}
     return {
-        name: _complete(port, given.get(name), sizes.get(name, port.max_shape), fillers[fill], fill)
-        for name, port in ports.items()
+        name: _complete(info, given.get(name), sizes.get(name, info.max_shape), fillers[fill], fill)
+        for name, info in infos.items()
     }
 
 
@@ -50,7 +47,7 @@ def live_shapes(method: Method, live: int | None, shapes: Sequence[str]) -> list
     """`--shape` arguments, and for the other inputs those of `--live`: every dynamic dimension this long."""
     if live is None:
         return list(shapes)
-    tensors = [port.name for port in method.graph.inputs if isinstance(port.value, Tensor)]
+    tensors = [info.name for info in method.inputs if info.is_tensor]
     given = in_order(shapes, tensors, "--shape")
     for info in method.inputs:
         if info.name in tensors and info.name not in given and info.dynamic_dims:
@@ -106,18 +103,18 @@ def _is_array(given: Mapping[str, Given], name: str) -> bool:
     return name in given and isinstance(given[name].value, np.ndarray)
 
 
-def _complete(port: Port, given: Given | None, shape: tuple[int, ...], fill: Fill, label: str) -> Given:
-    if not isinstance(port.value, Tensor):
-        return given or Given(0 if isinstance(port.value, SymInt) else port.value, "default")
+def _complete(info: IOInfo, given: Given | None, shape: tuple[int, ...], fill: Fill, label: str) -> Given:
+    if not info.is_tensor:
+        return given or Given(0 if info.is_integer else info.fixed, "default")
     if given is None:
-        return Given(fill(port, shape), label)
+        return Given(fill(info, shape), label)
     if isinstance(given.value, np.ndarray):
         return given
-    return Given(np.full(shape, given.value, port.host_type), f"all {given.value}")
+    return Given(np.full(shape, given.value, info.dtype), f"all {given.value}")
 
 
 def _constant(value: int) -> Fill:
-    return lambda port, shape: np.full(shape, value, port.host_type)
+    return lambda info, shape: np.full(shape, value, info.dtype)
 
 
 def _random(method: Method, seed: int) -> Fill:
@@ -125,16 +122,16 @@ def _random(method: Method, seed: int) -> Fill:
     generator = np.random.default_rng(seed)
     ranges: dict[str, tuple[int, int]] | None = None
 
-    def draw(port: Port, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    def draw(info: IOInfo, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         nonlocal ranges
-        dtype = np.dtype(port.host_type)
+        dtype = np.dtype(info.dtype)
         if dtype.kind == "f":
             return generator.standard_normal(shape).astype(dtype)
         if dtype.kind == "b":
             return generator.integers(0, 2, shape).astype(dtype)
         if ranges is None:
             ranges = sample_ranges(method.graph)
-        low, high = ranges.get(port.name, (0, 9))
+        low, high = ranges.get(info.name, (0, 9))
         return generator.integers(low, high, shape, dtype, endpoint=True)
 
     return draw

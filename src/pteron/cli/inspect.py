@@ -36,10 +36,9 @@ def inspect(
     as_json: options.AsJson = False,
 ) -> None:
     """Show what is inside a .pte file: inputs, operators, constants, memory."""
-    from pteron.pte.file import ProgramFile
-    from pteron.report.inspect import inspect_method
+    from pteron.report.inspect import inspect_method, open_file
 
-    with ProgramFile.open(model, data or []) as file:
+    with open_file(model, data or []) as file:
         names = file.method_names
         if method is None and live:
             method = "forward" if "forward" in names else next(iter(names), None)

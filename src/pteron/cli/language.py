@@ -74,9 +74,9 @@ def progress_console() -> Console:
 def opened(source: Source) -> Iterator[LanguageModel]:
     """Load a model behind a progress bar."""
     import pteron.llm
-    from pteron.gpu.wgpu.device import Device
+    from pteron.devices import open_device
 
-    device = Device(source.device)
+    device = open_device(source.device)
     try:
         with loading_bar(source.model, device):
             llm = pteron.llm.load(

@@ -46,8 +46,8 @@ def profile(
 ) -> None:
     """Tell what each operator of a .pte file costs on the GPU, and what the host adds."""
     from pteron.cli.inputs import live_shapes, make_inputs
+    from pteron.loading import load
     from pteron.measure import profile as profiling
-    from pteron.program import load
 
     with load(model, data_path=data, device=device) as program:
         if method not in program.method_names:

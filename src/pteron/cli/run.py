@@ -43,7 +43,7 @@ def run(
         raise typer.BadParameter("--random and --ones exclude each other")
     fill = "random" if random else "ones" if ones else "zeros"
     from pteron.cli.inputs import make_inputs
-    from pteron.program import load
+    from pteron.loading import load
 
     begin = time.perf_counter()
     with load(model, data_path=data, device=device) as program:
@@ -59,7 +59,7 @@ def run(
         given = make_inputs(loaded, inputs or [], shapes or [], fill, seed)
         report = _call(loaded, given, repeat)
         report.load_seconds = load_seconds
-        report.adapter = program.device.adapter.name
+        report.adapter = program.device.name
     saved = _save(report.outputs, output) if output else []
     if as_json:
         print_json(_as_json(model, method, given, report, saved))
@@ -78,7 +78,7 @@ class Report:
 
 
 def _call(method: Method, given: Mapping[str, Given], repeat: int) -> Report:
-    device = method.program.device
+    device = method.device
     before = device.allocations, device.compilations
     values = [item.value for item in given.values()]
     seconds = []
@@ -88,7 +88,7 @@ def _call(method: Method, given: Mapping[str, Given], repeat: int) -> Report:
         begin = time.perf_counter()
         outputs = method.execute(values)
         seconds.append(time.perf_counter() - begin)
-    names = [port.name for port in method.graph.outputs]
+    names = [info.name for info in method.outputs]
     return Report(
         dict(zip(names, outputs, strict=True)),
         seconds,

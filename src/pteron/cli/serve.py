@@ -35,7 +35,7 @@ def serve(
 
     with opened(Source(model, tokenizer, data, device, context)) as llm:
         say = progress_console()
-        say.print(Text(f"{model.name} on {llm.program.device.adapter.name}: http://{host}:{port}/v1"))
+        say.print(Text(f"{model.name} on {llm.program.device.name}: http://{host}:{port}/v1"))
         if host not in server.LOOPBACK and api_key is None:
             say.print(Text("anyone who reaches this address may use the model: consider --api-key", "yellow"))
         server.serve(

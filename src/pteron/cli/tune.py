@@ -43,28 +43,21 @@ def tune(
 ) -> None:
     """Find the fastest kernels for a .pte file on this device. Every later load uses what is found."""
     from pteron.cli.inputs import live_shapes, make_inputs
-    from pteron.errors import DeviceError
-    from pteron.gpu.wgpu.timing import has_timestamps
+    from pteron.loading import load
     from pteron.measure import trials, tuning
-    from pteron.program import load
 
     trial = trials.Trial()
     with load(model, data_path=data, device=device, choice=trial) as program:
         if method not in program.method_names:
             names = ", ".join(program.method_names)
             raise typer.BadParameter(f"there is no method {method!r}; there are {names}")
-        if not has_timestamps(program.device):
-            raise DeviceError(
-                f"{program.device.adapter.name} has no timestamp queries, so kernels cannot be timed: "
-                "they are chosen by what is known of devices in general"
-            )
+        adapter = trials.timed_adapter(program.device)
         loaded = program.method(method)
         calls = []
         for live in lives or trials.some_sizes(loaded):
             given = make_inputs(loaded, inputs or [], live_shapes(loaded, live, []), "zeros", 0)
             calls.append([item.value for item in given.values()])
         found = trials.measure(loaded, trial, calls, repeat)
-        adapter = program.device.adapter
         saved = tuning.write(adapter, trials.best_of(found))
     if as_json:
         print_json({"file": str(model), "device": adapter.name, "saved": str(saved), "choices": _json(found)})

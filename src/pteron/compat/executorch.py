@@ -24,8 +24,8 @@ import numpy as np
 
 import pteron.method
 import pteron.program
+from pteron.devices import Device, open_device
 from pteron.errors import PteronError
-from pteron.gpu.wgpu.device import Device
 from pteron.ir.op import registered
 from pteron.lower.instructions import VULKAN_BACKEND
 from pteron.pte import schema
@@ -247,7 +247,7 @@ class Runtime:
         """The one device that all programs of this runtime share, opened when it is first needed."""
         with self._lock:
             if self._device is None:
-                self._device = Device()
+                self._device = open_device()
             return self._device
 
     def load_program(

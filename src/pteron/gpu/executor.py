@@ -1,28 +1,27 @@
 """A method on the GPU: buffers, bind groups and parameters made once, commands that follow the plan.
 
-Every route of every node is compiled and bound at load. A call writes the parameters that changed
-in one go, encodes the commands of the present plan, and submits once.
+Every route of every node is compiled and bound at load. A call writes the parameters that changed in one go,
+encodes the commands of the present plan, and submits once.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pteron.gpu.weights import Weights, upload_constant
-from pteron.gpu.wgpu.device import Device
-from pteron.gpu.wgpu.public import Command, Copy
+from pteron.gpu.buffers import Buffers
+from pteron.gpu.device import BindGroup, Buffer, Command, Copy, Device, Pipeline, Submission
+from pteron.gpu.params import INTEGER_NBYTES, Parameters
+from pteron.gpu.placement import Placement, is_zero
+from pteron.gpu.staging import StagingPool
+from pteron.gpu.state import State
 from pteron.ir.dispatch import Dispatch, Grid, Scratch
 from pteron.ir.live import LiveInt, LiveTensor
-from pteron.ir.values import Graph, Tensor, ValueId
+from pteron.ir.values import Tensor, ValueId
 from pteron.ops import kernel as kernels
-from pteron.plan.memory import Layout, MemoryPlan, aligned, plan_memory
-from pteron.plan.routes import Choice
-from pteron.plan.sweep import Change, LiveGraph, NodePlan
-
-SYMINT_SLOT = 16
+from pteron.plan.memory import aligned, plan_memory
+from pteron.plan.sweep import LiveGraph, NodePlan
 
 # What a binding refers to: ("uniform", offset, nbytes), or ("storage", a tensor's id or (node, scratch)).
 Source: TypeAlias = tuple[Any, ...]
@@ -35,11 +34,11 @@ class Site:
     label: str
     kernel: kernels.Kernel
     text: str
-    pipeline: Any
+    pipeline: Pipeline
     slot: int  # offset of its Params in the parameter buffer
     sources: list[Source]
     uses_state: bool
-    group: Any = None  # the bind group, unless it depends on the state
+    group: BindGroup = None  # None: it depends on the state
 
 
 @dataclass(slots=True)
@@ -51,68 +50,40 @@ class Launch:
     grid: Grid
 
 
-class State:
-    """Mutable tensors (KV caches), and the bind groups that refer to them. One per conversation."""
-
-    def __init__(self, executor: Executor) -> None:
-        device = executor.device
-        self.executor = executor
-        self.buffers: dict[ValueId, Any] = {
-            t.id: device.storage(aligned(t.max_nbytes), f"state {t.name}") for t in executor.graph.states
-        }
-        self.nbytes = sum(aligned(t.max_nbytes) for t in executor.graph.states)
-        self.groups = {site: executor.bind(site, self) for site in executor.sites if site.uses_state}
-        self.reset()
-
-    def reset(self) -> None:
-        """Back to the contents that the file gives, or to zeros."""
-        device = self.executor.device
-        with device.lock:
-            for tensor in self.executor.graph.states:
-                if tensor.constant is None:
-                    device.clear(self.buffers[tensor.id])
-                else:
-                    upload_constant(device, tensor, self.buffers[tensor.id])
-
-    def close(self) -> None:
-        for buffer in self.buffers.values():
-            self.executor.device.free(buffer)
-        self.buffers.clear()
-        self.groups.clear()
-
-
 class Executor:
     """Everything a method keeps on the GPU."""
 
-    def __init__(self, graph: Graph, device: Device, weights: Weights, choice: Choice | None = None) -> None:
-        self.graph = graph
+    def __init__(self, live: LiveGraph, device: Device, weights: Placement) -> None:
+        self.live = live
+        self.graph = live.graph
+        self.layout = live.layout
         self.device = device
         self.weights = weights
-        self.layout = Layout.of(graph)
-        self.live = LiveGraph(graph, self.layout, device.route_features, choice)
-        self.memory: MemoryPlan = plan_memory(graph, self.layout, self.live.scratch())
-        self._states = {self.layout.storage[t.id] for t in graph.states}
-        self._constants = {t.id: weights.buffer(t) for t in self._used_constants()}
-        self.activations = [device.storage(n, f"activation {i}") for i, n in enumerate(self.memory.buffers)]
-        self._slots = SlotAllocator(device.uniform_alignment)
+        self.memory = plan_memory(self.graph, self.layout, live.scratch())
+        self.params = Parameters(device.uniform_alignment)
         self.sites: list[Site] = []
+        self._states = {self.layout.storage[t.id] for t in self.graph.states}
         self._site_of: dict[tuple[int, str, int], Site] = {}
-        self._make_sites()
-        self._shadow = bytearray(max(self._slots.end, SYMINT_SLOT))
-        self.params = device.uniform(len(self._shadow), "parameters")
-        for site in self.sites:
-            if not site.uses_state:
-                site.group = self.bind(site, None)
-        self.staging_nbytes = sum(
-            aligned(p.value.max_nbytes) for p in graph.outputs if isinstance(p.value, Tensor)
-        )
-        self.staging = (
-            device.staging(max(self.staging_nbytes, 16), "staging") if self.staging_nbytes else None
-        )
-        self._commands: tuple[State, list[Command]] | None = None
-        self._shown: list[list[tuple[Site, Grid]]] = [
-            [] for _ in graph.nodes
-        ]  # what `_commands` says, by node
+        self._version = 0  # of the list of commands; counts its changes
+        self._shown: list[list[tuple[Site, Grid]]] = [[] for _ in self.graph.nodes]  # what is in it, by node
+        with Buffers(device) as owned:
+            self._owned = owned
+            self._constants = {t.id: weights.buffer(t) for t in self._used_constants()}
+            self.pristine = {  # what states begin with, unless it is zeros
+                t.id: weights.buffer(t)
+                for t in self.graph.states
+                if t.constant is not None and not is_zero(t)
+            }
+            self.activations = [
+                owned.storage(nbytes, f"activation {i}") for i, nbytes in enumerate(self.memory.buffers)
+            ]
+            self._make_sites()
+            self.params.allocate(owned)
+            for site in self.sites:
+                if not site.uses_state:
+                    site.group = self.bind(site, None)
+            outputs = [p.value for p in self.graph.outputs if isinstance(p.value, Tensor)]
+            self.staging = StagingPool(owned, sum(aligned(tensor.max_nbytes) for tensor in outputs))
 
     # -- load -----------------------------------------------------------------------------------
 
@@ -136,7 +107,7 @@ class Executor:
         kernel = kernels.load(dispatch.kernel, dispatch.defines)
         text = shader_text(kernel, dispatch)
         pipeline = self.device.pipeline(text, kernel.name, [b.kind for b in kernel.bindings])
-        slot = self._slots.take(kernel.params_nbytes)
+        slot = self.params.take(kernel.params_nbytes)
         sources: list[Source] = []
         uses_state = False
         for binding in kernel.bindings:
@@ -145,7 +116,7 @@ class Executor:
                 continue
             bound = dispatch.bindings[binding.name]
             if isinstance(bound, LiveInt):
-                sources.append(("uniform", self._slots.integer(bound), SYMINT_SLOT))
+                sources.append(("uniform", self.params.integer(bound), INTEGER_NBYTES))
             elif isinstance(bound, LiveTensor):
                 storage = self.layout.storage[bound.tensor.id]
                 uses_state |= storage in self._states
@@ -154,29 +125,25 @@ class Executor:
                 sources.append(("storage", (node, bound.name)))
         return Site(label, kernel, text, pipeline, slot, sources, uses_state)
 
-    def bind(self, site: Site, state: State | None) -> Any:
-        def resolve(source: Source) -> tuple[Any, int, int]:
+    def bind(self, site: Site, state: State | None) -> BindGroup:
+        def resolve(source: Source) -> tuple[Buffer, int, int]:
             if source[0] == "uniform":
-                return (self.params, source[1], source[2])
+                return (self.params.buffer, source[1], source[2])
             buffer = self._buffer_of(source[1], state)
             return (buffer, 0, buffer.size)
 
         return self.device.bind_group(site.pipeline, map(resolve, site.sources), site.label)
 
-    def _buffer_of(self, storage: Any, state: State | None) -> Any:
+    def _buffer_of(self, storage: Any, state: State | None) -> Buffer:
         if storage in self._constants:
             return self._constants[storage]
         if state is not None and storage in state.buffers:
             return state.buffers[storage]
         return self.activations[self.memory.placement[storage]]
 
-    def buffer(self, tensor: Tensor, state: State) -> Any:
+    def buffer(self, tensor: Tensor, state: State) -> Buffer:
         """The buffer that holds a tensor, for uploads and read-backs."""
         return self._buffer_of(self.layout.storage[tensor.id], state)
-
-    def _write_constants_slots(self) -> None:
-        for value, offset in self._slots.constants.items():
-            struct.pack_into("<i", self._shadow, offset, value)
 
     def warm_up(self, state: State) -> None:
         """Run every pipeline once on no work: drivers finish compiling at a shader's first use.
@@ -185,44 +152,44 @@ class Executor:
         """
         once = {site.pipeline: state.groups[site] if site.uses_state else site.group for site in self.sites}
         if once:
-            self.device.run(
-                (), [self.device.command(pipeline, group, (1, 1, 1)) for pipeline, group in once.items()], ()
-            )
-        self.device.finish()
+            commands = [self.device.command(pipeline, group, (1, 1, 1)) for pipeline, group in once.items()]
+            self.device.submit((), commands, ())
+        self.device.wait()
 
     def start(self) -> None:
         """Write the parameters of the plan at the largest shape."""
-        self._write_constants_slots()
-        # Sizes at the largest shape are known already, and a first call there changes nothing.
-        symints = {ValueId(i): live for i, live in enumerate(self.live.live) if isinstance(live, int)}
-        self.apply(Change([i for i, plan in enumerate(self.live.plans) if plan is not None], symints))
-        self.device.write(self.params, 0, self._shadow)
+        self.params.put_constants()
+        self.live.stale_symints.update(map(ValueId, range(len(self.live.live))))
+        self.live.stale_nodes.update(i for i, plan in enumerate(self.live.plans) if plan is not None)
+        self.refresh()
 
     # -- calls ----------------------------------------------------------------------------------
 
-    def apply(self, change: Change) -> tuple[int, int]:
-        """Take over what a sweep changed; the span of parameter bytes that must be written."""
-        first, last = len(self._shadow), 0
-        shadow = self._shadow
-        for value, new in change.symints.items():
-            offset = self._slots.symints.get(value)
-            if offset is not None:
-                struct.pack_into("<i", shadow, offset, new)
-                first, last = min(first, offset), max(last, offset + 4)
-        for index in change.nodes:
-            plan = self.live.plans[index]
+    def refresh(self) -> None:
+        """Bring the parameters up to date with the sweep.
+
+        The marks are cleared only when the GPU has the new bytes. If an interrupt comes before that, the next
+        call does it all again.
+        """
+        live = self.live
+        for value in live.stale_symints:
+            integer = live.live[value]
+            if isinstance(integer, int):
+                self.params.put_integer(value, integer)
+        for index in live.stale_nodes:
+            plan = live.plans[index]
             assert plan is not None
             launches = self._launches(index, plan)
             for launch in launches:
-                start, end = launch.site.slot, launch.site.slot + len(launch.params)
-                shadow[start:end] = launch.params
-                first, last = min(first, start), max(last, end)
+                self.params.put(launch.site.slot, launch.params)
             # Parameters alone, such as where a slice begins, change no command.
             shown = [(launch.site, launch.grid) for launch in launches]
             if shown != self._shown[index]:
+                self._version += 1
                 self._shown[index] = shown
-                self._commands = None
-        return first, last
+        self.params.flush(self.device)
+        live.stale_symints.clear()
+        live.stale_nodes.clear()
 
     def _launches(self, node: int, plan: NodePlan) -> list[Launch]:
         if plan.compiled is None:
@@ -239,11 +206,12 @@ class Executor:
         return Launch(site, dispatch.packed, dispatch.grid)
 
     def commands(self, state: State) -> list[Command]:
-        """The present plan as a flat list, kept until the plan or the state changes."""
-        if self._commands is None or self._commands[0] is not state:
-            flat = [self._command(launch, state) for _, launch in self.launched()]
-            self._commands = (state, flat)
-        return self._commands[1]
+        """The present plan as a flat list. A state keeps its list until the plan changes."""
+        version, commands = state.commands
+        if version != self._version:
+            version, commands = self._version, [self._command(launch, state) for _, launch in self.launched()]
+            state.commands = version, commands
+        return commands
 
     def launched(self) -> Iterator[tuple[int, Launch]]:
         """What the present plan runs, in order, each with its node's index."""
@@ -259,47 +227,16 @@ class Executor:
             site.pipeline, state.groups[site] if site.uses_state else site.group, launch.grid
         )
 
-    def write_params(self, span: tuple[int, int]) -> None:
-        first, last = span
-        if first < last:
-            first &= ~3
-            self.device.write(self.params, first, memoryview(self._shadow)[first:last])
-
-    def run(self, state: State, before: Sequence[Copy], after: Sequence[Copy]) -> None:
+    def run(self, state: State, before: Sequence[Copy], after: Sequence[Copy]) -> Submission:
         commands = self.commands(state)
         if before or commands or after:  # a method that only returns constants has nothing for the GPU
-            self.device.run(before, commands, after)
+            return self.device.submit(before, commands, after)
+        return None
 
     def close(self) -> None:
-        for buffer in (*self.activations, self.params, *([self.staging] if self.staging else [])):
-            self.device.free(buffer)
+        self.staging.close()
+        self._owned.free()
         self.activations.clear()
-
-
-class SlotAllocator:
-    """Aligned places in the one parameter buffer: SymInts, constant integers, and kernels' Params."""
-
-    def __init__(self, alignment: int) -> None:
-        self.alignment = alignment
-        self.end = 0
-        self.symints: dict[ValueId, int] = {}
-        self.constants: dict[int, int] = {}
-
-    def take(self, nbytes: int) -> int:
-        offset = self.end
-        self.end = offset + aligned(nbytes, self.alignment)
-        return offset
-
-    def integer(self, live: LiveInt) -> int:
-        """The 16-byte slot of an integer that kernels read."""
-        if live.symint is not None:
-            table: dict[Any, int] = self.symints
-            key: Any = live.symint.id
-        else:
-            table, key = self.constants, live.constant
-        if key not in table:
-            table[key] = self.take(SYMINT_SLOT)
-        return table[key]
 
 
 def shader_text(kernel: kernels.Kernel, dispatch: Dispatch) -> str:

@@ -62,3 +62,9 @@ DELEGATE_TYPES: dict[int, tuple[str, DType]] = {
     VkDataType.FLOAT64: ("float64", DType.float32),
     VkDataType.INT64: ("int64", DType.int32),
 }
+
+
+def host_itemsize(host_type: str) -> int:
+    """Bytes of one element in host memory, by numpy's name of its type: 8 for `int64`, 1 for `bool`."""
+    bits = "".join(filter(str.isdigit, host_type))
+    return int(bits) // 8 if bits else 1

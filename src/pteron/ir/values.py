@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NewType, TypeAlias
 
 from pteron.ir.dtypes import DType
+from pteron.pte.bytesource import Region
 
 if TYPE_CHECKING:
     from pteron.ir.op import OpSpec
@@ -30,7 +31,7 @@ def numel(shape: Shape) -> int:
 class Constant:
     """Bytes in the file, the host element type they are written in, and the order of their dimensions."""
 
-    data: memoryview
+    data: Region
     host_type: str
     dim_order: tuple[int, ...] = ()  # outermost to innermost; nothing means row-major
 

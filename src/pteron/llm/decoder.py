@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pteron.errors import UnsupportedError
-from pteron.gpu.executor import State
+from pteron.gpu.state import State
 from pteron.method import IOInfo
 from pteron.program import Program
 

@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Unpack, cast
 
+from pteron.devices import Adapter, Device
 from pteron.errors import FormatError, InputError, PteronError
-from pteron.gpu.wgpu.adapters import Adapter
-from pteron.gpu.wgpu.device import Device
 from pteron.llm.bounded import Worker
 from pteron.llm.chat_template import ChatTemplate, Message
 from pteron.llm.decoder import Decoder
@@ -18,8 +17,8 @@ from pteron.llm.generate import ContextFull, Generation, Prompt, Stream, collect
 from pteron.llm.options import Options, split
 from pteron.llm.session import Session, SessionPool
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker, special_tokens
+from pteron.loading import load as load_program
 from pteron.program import Program
-from pteron.program import load as load_program
 
 TOKENIZER, TEMPLATE, DESCRIPTION = "pteron.tokenizer.json", "pteron.chat_template", "pteron.model.json"
 
@@ -268,6 +267,4 @@ class LanguageModel:
         self.close()
 
     def __repr__(self) -> str:
-        return (
-            f"<LanguageModel, context of {self.context_length} tokens, on {self.program.device.adapter.name}>"
-        )
+        return f"<LanguageModel, context of {self.context_length} tokens, on {self.program.device.name}>"

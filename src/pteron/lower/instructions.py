@@ -25,6 +25,7 @@ from pteron.lower.builder import CAST, WRITE_BACK
 from pteron.lower.delegate import Inlining, split_call
 from pteron.lower.plan_values import Place, PlanValues, host_type
 from pteron.pte import schema, vulkan
+from pteron.pte.bytesource import ByteSource
 from pteron.pte.file import ProgramFile
 
 PERMUTE = "aten.permute_copy.default"
@@ -324,7 +325,7 @@ class Lowering(PlanValues):
     def _random(self, name: str, ids: Sequence[int], where: str) -> None:
         """Random numbers need a counter, which is state: it says how many were drawn, and by which node."""
         drawn = sum(node.name in RANDOM.values() for node in self.graph.nodes)
-        start = Constant(memoryview(struct.pack("<2i", 0, drawn)), "int32")
+        start = Constant(ByteSource(struct.pack("<2i", 0, drawn)).region(), "int32")
         counter = self.tensor(DType.int32, (2,), f"random{drawn}", start)
         self.node(name, [self.read(ids[0]), counter, self.write_tensor(ids[-1])], where)
 

@@ -10,7 +10,8 @@ from statistics import median
 from typing import Any, cast
 
 from pteron.gpu.executor import Launch
-from pteron.gpu.wgpu.timing import Span, Stopwatch, has_timestamps, stopwatch
+from pteron.gpu.wgpu.device import WgpuDevice
+from pteron.gpu.wgpu.timing import Span, has_timestamps, stopwatch
 from pteron.ir.live import Live
 from pteron.ir.values import Shape, Tensor, Value
 from pteron.ir.work import Cost, cost
@@ -22,8 +23,8 @@ class Host:
     """Seconds of an ordinary call, as the calling thread sees them."""
 
     prepare: float  # reading the inputs, planning, uploading
-    encode: float  # recording the kernels
-    rest: float  # submitting, waiting for the GPU, reading back
+    encode: float  # recording the kernels and submitting them
+    rest: float  # waiting for the GPU, reading back
 
     @property
     def wall(self) -> float:
@@ -102,23 +103,22 @@ class Timeline:
 
 def profile(method: Method, inputs: Sequence[Any], *, repeat: int = 5) -> Profile:
     """Call a method several times, first as always, then with a timestamp around every kernel."""
-    device = method.program.device
+    device = method.device
     with device.lock:
         method.reset()
         method.execute(inputs)  # the first call at a shape plans; the others do not
-        with stopwatch(device, per_dispatch=False) as watch:
-            plain = [_ordinary(method, inputs, watch) for _ in range(repeat)]
+        plain = [_ordinary(method, inputs) for _ in range(repeat)]
         spans: list[list[Span]] = []
         timeline = None
-        if has_timestamps(device):
-            with stopwatch(device, per_dispatch=True) as watch:
-                _time(method, inputs, watch)  # the first one makes the queries
+        if isinstance(device, WgpuDevice) and has_timestamps(device):
+            with stopwatch(device) as watch:
+                _time(method, inputs)  # the first one makes the queries
                 for _ in range(repeat):
-                    timeline = _time(method, inputs, watch)
+                    timeline = _time(method, inputs)
                     spans.append(watch.read())
         return Profile(
             method.name,
-            device.adapter.name,
+            device.name,
             repeat,
             Host(*(median(getattr(h, part) for h, _ in plain) for part in ("prepare", "encode", "rest"))),
             median(cpu for _, cpu in plain),
@@ -136,19 +136,23 @@ def total(seconds: Iterable[float | None]) -> float | None:
     return None if None in known else sum(s for s in known if s is not None)
 
 
-def _ordinary(method: Method, inputs: Sequence[Any], watch: Stopwatch) -> tuple[Host, float]:
+def _ordinary(method: Method, inputs: Sequence[Any]) -> tuple[Host, float]:
     cpu = time.process_time()
-    seen = _time(method, inputs, watch)
+    seen = _time(method, inputs)
     cpu = time.process_time() - cpu
     return Host(seen.recording, seen.recorded - seen.recording, seen.done - seen.recorded), cpu
 
 
-def _time(method: Method, inputs: Sequence[Any], watch: Stopwatch) -> Timeline:
+def _time(method: Method, inputs: Sequence[Any]) -> Timeline:
+    """The steps of `Method.execute`, one by one."""
     begin = time.perf_counter()
-    watch.recording = watch.recorded = begin  # for a method that runs nothing
-    method.execute(inputs)
+    copies, state = method._prepare(method._read_inputs(inputs), None)
+    recording = time.perf_counter()
+    pending = method._launch(copies, state, keep_on_gpu=False, last_row=False)
+    recorded = time.perf_counter()
+    pending.result()
     done = time.perf_counter()
-    return Timeline(watch.recording - begin, watch.recorded - begin, done - begin)
+    return Timeline(recording - begin, recorded - begin, done - begin)
 
 
 def _nodes(method: Method, calls: list[list[Span]]) -> Iterable[NodeProfile]:

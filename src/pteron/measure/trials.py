@@ -17,15 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from pteron.errors import PteronError
-from pteron.gpu.wgpu.device import Device
+from pteron.errors import DeviceError, PteronError
+from pteron.gpu.device import Device
+from pteron.gpu.wgpu.adapters import Adapter
+from pteron.gpu.wgpu.device import WgpuDevice
 from pteron.gpu.wgpu.timing import has_timestamps
-from pteron.ir.values import Graph, SymInt, Tensor, numel
+from pteron.ir.values import SymInt, Tensor, numel
 from pteron.measure import tuning
 from pteron.measure.profile import profile
 from pteron.measure.tuning import Best, Tuning
 from pteron.method import Method
-from pteron.plan.memory import Layout
 from pteron.plan.routes import Choice, route_key
 from pteron.plan.sweep import LiveGraph
 
@@ -106,23 +107,37 @@ def some_sizes(method: Method) -> list[int]:
     return sorted({1, round(most**0.5), most})
 
 
+def timed_adapter(device: Device) -> Adapter:
+    """The adapter of a device on which kernels can be timed."""
+    if not isinstance(device, WgpuDevice) or not has_timestamps(device):
+        raise DeviceError(
+            f"{device.name} has no timestamp queries, so kernels cannot be timed: "
+            "they are chosen by what is known of devices in general"
+        )
+    return device.adapter
+
+
 # -- without being asked ----------------------------------------------------------------------------
 
 
-def undecided(graph: Graph, device: Device, known: Tuning | None) -> set[str]:
-    """The kinds of node with several routes on this device, of which nobody has looked for the fastest."""
-    if not has_timestamps(device):
-        return set()
-    live = LiveGraph(graph, Layout.of(graph), device.route_features, Trial())
-    several = {
-        route_key(node) for node, routes in zip(graph.nodes, live.routes, strict=True) if len(routes) > 1
-    }
-    return several - (known.best if known else {}).keys()
+class Trials:
+    """Times the routes of a program that is loaded on a GPU for the first time, and remembers the fastest."""
+
+    def tune(self, live: LiveGraph, device: Device, load: Callable[[Choice], Method]) -> Choice | None:
+        if not isinstance(device, WgpuDevice) or not has_timestamps(device):
+            return None
+        known = live.choice.best if isinstance(live.choice, Tuning) else {}
+        undecided = live.contested - known.keys()
+        if not undecided:
+            return None
+        best = _time_routes(load, device, undecided)
+        with suppress(OSError):  # nowhere to keep it: it serves this load
+            tuning.write(device.adapter, best)
+        return tuning.read(device.adapter) or Tuning(best)
 
 
-def hold(load: Callable[[Choice], Method], device: Device, keys: Iterable[str]) -> Tuning:
-    """Try the routes of a method at a few sizes, and remember the fastest. `load` makes it with a choice."""
-    _log.info("timing kernels on %s, once", device.adapter.name)
+def _time_routes(load: Callable[[Choice], Method], device: WgpuDevice, keys: Iterable[str]) -> Best:
+    _log.info("timing kernels on %s, once", device.name)
     best: Best = {key: {} for key in keys}  # looked at, even if no call reaches them
     trial = Trial()
     with closing(load(trial)) as method:
@@ -131,9 +146,7 @@ def hold(load: Callable[[Choice], Method], device: Device, keys: Iterable[str]) 
             best |= best_of(measure(method, trial, calls, BRIEFLY))
         except PteronError as error:  # it wants other inputs than zeros; the rules' own order is sound
             _log.info("kernels were not timed: %s", error)
-    with suppress(OSError):  # nowhere to keep it: it serves this load
-        tuning.write(device.adapter, best)
-    return tuning.read(device.adapter) or Tuning(best)
+    return best
 
 
 def _zeros(method: Method, live: int) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from pteron.ir.dispatch import Route
@@ -25,15 +25,14 @@ def route_key(node: Node) -> str:
     return " ".join((node.name, *reads))
 
 
-def usable_routes(
-    node: Node, routes: list[Route], features: Collection[str], choice: Choice | None
-) -> list[Route]:
-    """Those that may ever be taken: what the device can run, up to the first that always fits.
-
-    Routes written for another kind of device come last, where only a measurement finds them.
-    """
+def runnable_routes(routes: Iterable[Route], features: Collection[str]) -> list[Route]:
+    """What the device can run. Routes written for another kind of device come last."""
     runnable = [r for r in routes if all(need in features for need in _needs(r))]
-    runnable.sort(key=lambda route: route.home is not None and route.home not in features)
+    return sorted(runnable, key=lambda route: route.home is not None and route.home not in features)
+
+
+def usable_routes(node: Node, runnable: list[Route], choice: Choice | None) -> list[Route]:
+    """Those that may ever be taken: up to the first that always fits, and what `choice` keeps beyond it."""
     always = next((i for i, route in enumerate(runnable) if route.when is None), len(runnable))
     usable, beyond = runnable[: always + 1], runnable[always + 1 :]
     if choice is None or not beyond:

@@ -26,10 +26,10 @@ from pteron.ir.dispatch import (
     copy_dispatch,
 )
 from pteron.ir.live import ContentRule, Guard, Live, LiveInt, LiveResult, LiveTensor
-from pteron.ir.problems import Problem, unsupported
-from pteron.ir.values import Arg, Graph, Node, SymInt, Tensor, Value, ValueId, values_in
+from pteron.ir.problems import CannotRun, Problem, unsupported
+from pteron.ir.values import Arg, Graph, Node, Shape, SymInt, Tensor, Value, ValueId, values_in
 from pteron.plan.memory import Layout
-from pteron.plan.routes import Choice, choose, usable_routes
+from pteron.plan.routes import Choice, choose, route_key, runnable_routes, usable_routes
 
 # A decode loop that re-plans a node at every position must not hold on to every plan it made.
 REMEMBERED_PLANS_PER_NODE = 64
@@ -60,15 +60,25 @@ class NodePlan:
         )
 
 
-@dataclass(slots=True)
-class Change:
-    """What a sweep changed: the nodes with a new plan, and the SymInts with a new value."""
-
-    nodes: list[int] = field(default_factory=list)
-    symints: dict[ValueId, int] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.nodes or self.symints)
+def plan(graph: Graph, features: Collection[str] = (), choice: Choice | None = None) -> LiveGraph:
+    """Plan a graph at its largest shape. Raises `CannotRun`, which lists all that stands in the way."""
+    layout = Layout.of(graph)
+    refused = [
+        Problem(
+            "select_as_symint",
+            element.symint.name,
+            f"{element.source.name} is computed, but only an element of an input is known beforehand",
+        )
+        for element in graph.elements
+        if layout.storage[element.source.id] not in graph.input_ids
+    ]
+    try:
+        live = LiveGraph(graph, layout, features, choice)
+    except CannotRun as error:
+        refused += error.problems[graph.name]
+    if refused:
+        raise unsupported({graph.name: refused})
+    return live
 
 
 class LiveGraph:
@@ -86,6 +96,10 @@ class LiveGraph:
         self.routes: list[list[Route]] = []  # per node, every route it may ever take
         self.content_rules: list[ContentRule] = []  # as they are at the largest shape
         self.indexing: dict[int, None] = {}  # the nodes that have some
+        # Whose parameters are out of date on the GPU. Whoever brings them up to date clears the marks.
+        self.stale_nodes: set[int] = set()
+        self.stale_symints: set[ValueId] = set()
+        self.contested: set[str] = set()  # the keys of nodes for which this device has several routes
         self.visits = 0  # rules evaluated since load, for those who want to see how little a step costs
         self._memo: list[dict[tuple[Live, ...], NodePlan]] = [{} for _ in graph.nodes]
         self._keys = [_planning_values(node) for node in graph.nodes]
@@ -143,6 +157,12 @@ class LiveGraph:
         assert not isinstance(live, tuple)
         return live
 
+    def shape(self, tensor: Tensor) -> Shape:
+        """The live shape of a tensor."""
+        shape = self.live[tensor.id]
+        assert isinstance(shape, tuple)
+        return shape
+
     def scratch(self) -> list[tuple[int, str, int]]:
         """The temporary memory of all routes, as (node, name, bytes)."""
         sizes: dict[tuple[int, str], int] = {}
@@ -157,20 +177,23 @@ class LiveGraph:
 
     # -- calls ----------------------------------------------------------------------------------
 
-    def resize(self, changes: Mapping[ValueId, Live], agree: Callable[[], None] | None = None) -> Change:
-        """Follow the changed inputs through the graph, all or nothing. `agree` may still raise at the end."""
+    def resize(self, changes: Mapping[ValueId, Live], agree: Callable[[], None] | None = None) -> None:
+        """Follow the changed inputs through the graph, all or nothing. `agree` may still raise at the end.
+
+        Nodes and SymInts are marked as stale before they change. The marks stay if the sweep is taken back:
+        they only say that something may have to be written.
+        """
         undo: list[tuple[list[Any], int, Any]] = []
         pending = [node for node, plan in enumerate(self.plans) if plan is None] if None in self.plans else []
         heapify(pending)
-        change = Change()
         try:
             for value, new in changes.items():
-                self._set(value, new, undo, pending, change)
+                self._set(value, new, undo, pending)
             previous = -1
             while pending:
                 index = heappop(pending)
                 if index != previous:  # the same node may be queued by several of its arguments
-                    self._visit(index, undo, pending, change)
+                    self._visit(index, undo, pending)
                     previous = index
             if agree is not None:
                 agree()
@@ -178,7 +201,6 @@ class LiveGraph:
             for target, position, old in reversed(undo):
                 target[position] = old
             raise
-        return change
 
     def preview(self, changes: Mapping[ValueId, Live]) -> list[Live] | None:
         """What every value's live shape would be, or None if the sweep would refuse. Nothing changes.
@@ -188,6 +210,7 @@ class LiveGraph:
         roots = self.graph.input_ids | {e.symint.id for e in self.graph.elements}
         unknown: dict[ValueId, Live] = {i: 0 for i in roots if self.live[i] is None}
         before = self.live.copy(), self.plans.copy()
+        stale = self.stale_nodes.copy(), self.stale_symints.copy()
         try:
             self.resize({**unknown, **changes})
             return self.live.copy()
@@ -195,19 +218,20 @@ class LiveGraph:
             return None
         finally:
             self.live[:], self.plans[:] = before
+            self.stale_nodes, self.stale_symints = stale
 
-    def _set(self, value: ValueId, new: Live, undo: list[Any], pending: list[int], change: Change) -> None:
+    def _set(self, value: ValueId, new: Live, undo: list[Any], pending: list[int]) -> None:
         old = self.live[value]
         if old == new:
             return
+        if isinstance(new, int):
+            self.stale_symints.add(value)
         undo.append((self.live, value, old))
         self.live[value] = new
-        if isinstance(new, int):
-            change.symints[value] = new
         for consumer in self._consumers[value]:
             heappush(pending, consumer)
 
-    def _visit(self, index: int, undo: list[Any], pending: list[int], change: Change) -> None:
+    def _visit(self, index: int, undo: list[Any], pending: list[int]) -> None:
         node = self.graph.nodes[index]
         live = self.live
         key = tuple([live[i] for i in self._keys[index]])
@@ -223,11 +247,11 @@ class LiveGraph:
         except OpError as error:
             raise InputError(f"{node.label}: {error}") from None
         if plan is not self.plans[index]:
+            self.stale_nodes.add(index)
             undo.append((self.plans, index, self.plans[index]))
             self.plans[index] = plan
-            change.nodes.append(index)
         for value, result in plan.results:
-            self._set(value, result, undo, pending, change)
+            self._set(value, result, undo, pending)
 
     def _plan(self, node: Node, key: tuple[Live, ...]) -> NodePlan:
         kind = self._kinds[node.index]
@@ -295,7 +319,10 @@ class LiveGraph:
         if node.index in self.layout.copies:
             source, out = views[spec.parameters.index(spec.alias or "")], views[last]
             planned = copy_dispatch(source, out)
-        routes = usable_routes(node, _as_routes(planned), self.features, self.choice)
+        runnable = runnable_routes(_as_routes(planned), self.features)
+        if self._building and len(runnable) > 1:
+            self.contested.add(route_key(node))
+        routes = usable_routes(node, runnable, self.choice)
         size = sum(out.numel for out in outputs.values() if isinstance(out, LiveTensor))
         route = choose(node, routes, size, self.choice)
         if routes and route is None:

@@ -1,10 +1,12 @@
-"""Anything that holds a file's bytes, as one read-only view.
+"""A file's bytes, and regions of them.
 
-A path is mapped, not read, so that weights stay on disk until they are used.
+A path is mapped, not read, so that weights stay on disk until they are used. A `Region` says where bytes lie
+without touching them: two regions are equal if they are the same bytes of the same source.
 """
 
 import mmap
 from contextlib import suppress
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Protocol
@@ -42,6 +44,19 @@ class ByteSource:
             raise ValueError(f"{self.name} is closed")
         return self._view
 
+    def region(self, start: int = 0, nbytes: int | None = None) -> "Region":
+        return Region(self, start, len(self.view) - start if nbytes is None else nbytes)
+
+    def read(self, start: int, nbytes: int) -> memoryview:
+        """Some of the bytes. Reading a mapped file that has shrunk would kill the process: refuse instead."""
+        end = start + nbytes
+        if self._map is not None and self._map.size() < end:
+            raise FormatError(
+                f"{self.name}: the file was cut to {self._map.size()} bytes after it was opened, "
+                f"but bytes up to {end} are needed: restore it and load it again"
+            )
+        return self.view[start:end]
+
     def close(self) -> None:
         """Let go of the file. Views that are still held keep their bytes alive."""
         self._view = None
@@ -56,6 +71,29 @@ class ByteSource:
                 raise FormatError(f"{path}: the file is empty")
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return memoryview(self._map)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Where some bytes of a source lie. Its slices are regions too; `view` reads it."""
+
+    source: ByteSource
+    start: int
+    nbytes: int
+
+    @property
+    def view(self) -> memoryview:
+        return self.source.read(self.start, self.nbytes)
+
+    def __bytes__(self) -> bytes:
+        return bytes(self.view)
+
+    def __len__(self) -> int:
+        return self.nbytes
+
+    def __getitem__(self, part: slice) -> "Region":
+        start, stop, _ = part.indices(self.nbytes)
+        return Region(self.source, self.start + start, max(0, stop - start))
 
 
 def _flat_view(data: bytes | bytearray | memoryview) -> memoryview:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pteron.errors import FormatError
+from pteron.pte.bytesource import ByteSource, Region
 from pteron.pte.schema import DataSegment
 
 HEADER_AT = 8
@@ -43,32 +44,32 @@ class Extent:
             )
 
 
-class Segments(Sequence[memoryview]):
-    """A file's data segments, each a slice of the file."""
+class Segments(Sequence[Region]):
+    """A file's data segments, each a region of the file."""
 
-    def __init__(self, data: memoryview, extent: Extent, table: Sequence[DataSegment], what: str) -> None:
+    def __init__(self, data: ByteSource, extent: Extent, table: Sequence[DataSegment], what: str) -> None:
         # A program without constants has an empty segment for them, and no header.
         if any(segment.size for segment in table) and not extent.segment_base:
             raise FormatError(f"{what}: there are {len(table)} segments, but the header does not say where")
         base = extent.segment_base
-        self._slices = [_slice(data, base, item, f"{what}: segment {i}") for i, item in enumerate(table)]
+        self._regions = [_region(data, base, item, f"{what}: segment {i}") for i, item in enumerate(table)]
         self._what = what
 
     def __len__(self) -> int:
-        return len(self._slices)
+        return len(self._regions)
 
-    def __getitem__(self, index: int) -> memoryview:  # type: ignore[override]  # segments are not sliced
-        if not 0 <= index < len(self._slices):
-            raise FormatError(f"{self._what}: segment {index} is wanted, but there are {len(self._slices)}")
-        return self._slices[index]
+    def __getitem__(self, index: int) -> Region:  # type: ignore[override]  # segments are not sliced
+        if not 0 <= index < len(self._regions):
+            raise FormatError(f"{self._what}: segment {index} is wanted, but there are {len(self._regions)}")
+        return self._regions[index]
 
 
-def _slice(data: memoryview, base: int, segment: DataSegment, where: str) -> memoryview:
+def _region(data: ByteSource, base: int, segment: DataSegment, where: str) -> Region:
     start = base + segment.offset
     end = start + segment.size
-    if end > len(data):
-        raise FormatError(f"{where} ends at byte {end}, but the file has {len(data)}")
-    return data[start:end]
+    if end > len(data.view):
+        raise FormatError(f"{where} ends at byte {end}, but the file has {len(data.view)}")
+    return data.region(start, segment.size)
 
 
 def place(segments: Iterable[Blob], alignment: int) -> tuple[DataSegment, ...]:

@@ -7,7 +7,7 @@ from typing import Self
 
 from pteron.errors import FormatError
 from pteron.pte import schema
-from pteron.pte.bytesource import ByteSource, Openable
+from pteron.pte.bytesource import ByteSource, Openable, Region
 from pteron.pte.container import Segments
 from pteron.pte.flat import decode
 from pteron.pte.header import read_header
@@ -17,7 +17,7 @@ from pteron.pte.validate import check_index, check_program
 
 
 class ProgramFile:
-    """A program and its data. All bytes handed out are read-only slices of the file; none are copied.
+    """A program and its data. It hands out regions of the file; nothing is read before their `view` is.
 
     with ProgramFile.open("model.pte") as file:
         plan = file.plan("forward")
@@ -33,6 +33,7 @@ class ProgramFile:
         self._segments: Segments | None = segments
         self._external = external
         self._plans = {plan.name: plan for plan in program.execution_plan}
+        self._inline: dict[tuple[str, int], Region] = {}
         self._named: dict[str, int] = {}
         for item in program.named_data:
             self._named.setdefault(item.key, item.segment_index)
@@ -49,7 +50,7 @@ class ProgramFile:
         data = ByteSource(source)
         external: list[DataFile] = []
         try:
-            program, segments = _read(data.view, data.name)
+            program, segments = _read(data)
             external.extend(map(DataFile, data_paths))
         except BaseException:
             _close_all(data, external)
@@ -68,27 +69,27 @@ class ProgramFile:
             known = ", ".join(self._plans) or "none"
             raise KeyError(f"no method {name!r}; the program has: {known}") from None
 
-    def segment(self, index: int) -> memoryview:
+    def segment(self, index: int) -> Region:
         if self._segments is None:
             raise ValueError(f"{self._bytes.name} is closed")
         return self._segments[index]
 
-    def named_data(self, key: str) -> memoryview:
-        """The bytes stored under `key`, in the program or else in the `.ptd` files."""
+    def named_data(self, key: str) -> Region:
+        """What is stored under `key`, in the program or else in the `.ptd` files."""
         if key in self._named:
             return self.segment(self._named[key])
         return self._external_data(key)
 
-    def delegate_blob(self, delegate: schema.BackendDelegate) -> memoryview:
+    def delegate_blob(self, delegate: schema.BackendDelegate) -> Region:
         """What the exporter prepared for a backend."""
         where = delegate.processed
         if where.location == schema.DataLocation.SEGMENT:
             return self.segment(where.index)
         inline = self.program.backend_delegate_data
         check_index(where.index, len(inline), "inline data", f"program: delegate {delegate.id!r}")
-        return inline[where.index].data
+        return self._inline_region("delegate", where.index, inline[where.index].data)
 
-    def tensor_data(self, tensor: schema.Tensor) -> memoryview | None:
+    def tensor_data(self, tensor: schema.Tensor) -> Region | None:
         """A constant's bytes, or a mutable tensor's initial ones; None where there are none."""
         data = self._stored_data(tensor)
         if data is None:
@@ -113,7 +114,7 @@ class ProgramFile:
     ) -> None:
         self.close()
 
-    def _stored_data(self, tensor: schema.Tensor) -> memoryview | None:
+    def _stored_data(self, tensor: schema.Tensor) -> Region | None:
         """From where a tensor's bytes begin to the end of what holds them."""
         extra = tensor.extra_tensor_info or schema.ExtraTensorInfo()
         if extra.location == schema.TensorDataLocation.EXTERNAL:
@@ -130,9 +131,11 @@ class ProgramFile:
             return self._subsegment(constants, tensor.data_buffer_idx)
         buffers = self.program.constant_buffer
         check_index(tensor.data_buffer_idx, len(buffers), "constant buffer", "program: a tensor")
-        return buffers[tensor.data_buffer_idx].storage
+        return self._inline_region(
+            "constant", tensor.data_buffer_idx, buffers[tensor.data_buffer_idx].storage
+        )
 
-    def _subsegment(self, where: schema.SubsegmentOffsets, index: int) -> memoryview:
+    def _subsegment(self, where: schema.SubsegmentOffsets, index: int) -> Region:
         check_index(index, len(where.offsets), "constant", "program: a tensor")
         segment = self.segment(where.segment_index)
         offset = where.offsets[index]
@@ -143,7 +146,11 @@ class ProgramFile:
             )
         return segment[offset:]
 
-    def _external_data(self, key: str) -> memoryview:
+    def _inline_region(self, kind: str, index: int, data: memoryview) -> Region:
+        """Bytes inside the FlatBuffer: a source of their own, the same one each time."""
+        return self._inline.setdefault((kind, index), ByteSource(data).region())
+
+    def _external_data(self, key: str) -> Region:
         for data_file in self._external:
             if key in data_file:
                 return data_file[key]
@@ -160,7 +167,8 @@ def _close_all(data: ByteSource, external: list[DataFile]) -> None:
         data_file.close()
 
 
-def _read(data: memoryview, name: str) -> tuple[schema.Program, Segments]:
+def _read(source: ByteSource) -> tuple[schema.Program, Segments]:
+    data, name = source.view, source.name
     if data[4:8] != schema.IDENTIFIER:
         raise FormatError(f"{name}: not a .pte program; it looks like {looks_like(data)}")
     extent = read_header(data, name)
@@ -168,4 +176,4 @@ def _read(data: memoryview, name: str) -> tuple[schema.Program, Segments]:
         schema.Program, data[: extent.flatbuffer_end], identifier=schema.IDENTIFIER, what="program"
     )
     check_program(program)
-    return program, Segments(data, extent, program.segments, name)
+    return program, Segments(source, extent, program.segments, name)

@@ -6,7 +6,7 @@ from struct import Struct
 from typing import Annotated
 
 from pteron.errors import FormatError
-from pteron.pte.bytesource import ByteSource, Openable
+from pteron.pte.bytesource import ByteSource, Openable, Region
 from pteron.pte.container import HEADER_AT, Blob, Extent, Segments, extent_of, file_chunks, place, write_file
 from pteron.pte.flat import decode, encode, i32, table, u8, u32
 from pteron.pte.schema import DataSegment, ScalarType
@@ -43,14 +43,14 @@ class FlatTensor:
     named_data: tuple[NamedData, ...] = ()
 
 
-class DataFile(Mapping[str, memoryview]):
-    """An open `.ptd` file: a mapping from key to bytes. `layouts` describes those that are tensors."""
+class DataFile(Mapping[str, Region]):
+    """An open `.ptd` file: the region of each key. `layouts` describes those that are tensors."""
 
     def __init__(self, source: Openable) -> None:
         self._bytes = ByteSource(source)
         self.name = self._bytes.name
         try:
-            flat_tensor, segments = _read(self._bytes.view, self.name)
+            flat_tensor, segments = _read(self._bytes)
         except BaseException:
             self._bytes.close()
             raise
@@ -58,7 +58,7 @@ class DataFile(Mapping[str, memoryview]):
         self._segments = segments
         self._index = {item.key: item.segment_index for item in flat_tensor.named_data}
 
-    def __getitem__(self, key: str) -> memoryview:
+    def __getitem__(self, key: str) -> Region:
         return self._segments[self._index[key]]
 
     def __iter__(self) -> Iterator[str]:
@@ -72,7 +72,8 @@ class DataFile(Mapping[str, memoryview]):
         self._bytes.close()
 
 
-def _read(data: memoryview, name: str) -> tuple[FlatTensor, Segments]:
+def _read(source: ByteSource) -> tuple[FlatTensor, Segments]:
+    data, name = source.view, source.name
     if data[4:8] != IDENTIFIER or len(data) < HEADER_AT + _HEADER.size:
         raise FormatError(f"{name}: not a .ptd file; it looks like {looks_like(data)}")
     magic, length, start, size, base, segment_bytes = _HEADER.unpack_from(data, HEADER_AT)
@@ -85,7 +86,7 @@ def _read(data: memoryview, name: str) -> tuple[FlatTensor, Segments]:
         raise FormatError(f"{name}: version {flat_tensor.version} is newer than version {_NEWEST_VERSION}")
     for item in flat_tensor.named_data:
         check_index(item.segment_index, len(flat_tensor.segments), "segment", f"{name}: key {item.key!r}")
-    return flat_tensor, Segments(data, extent, flat_tensor.segments, name)
+    return flat_tensor, Segments(source, extent, flat_tensor.segments, name)
 
 
 def write_ptd(

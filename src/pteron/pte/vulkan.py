@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Annotated
 
 from pteron.errors import FormatError
+from pteron.pte.bytesource import ByteSource, Region
 from pteron.pte.container import Blob
 from pteron.pte.flat import decode, encode, f64, i32, i64, table, u8, u32, u64
 from pteron.pte.validate import MAX_RANK, check_index
@@ -143,10 +144,10 @@ class VkDelegate:
     """A delegate's graph, and the region of the blob that holds its inline constants."""
 
     graph: VkGraph
-    inline: memoryview
+    inline: Region
 
-    def constant(self, index: int, named: Callable[[str], memoryview]) -> memoryview:
-        """The bytes of constant `index`; `named` finds those that lie in the program's named data."""
+    def constant(self, index: int, named: Callable[[str], Region]) -> Region:
+        """The region of constant `index`. `named` finds those that are in the program's named data."""
         check_index(index, len(self.graph.constants), "constant", "delegate")
         where = f"delegate: constant {index}"
         entry = self.graph.constants[index]
@@ -159,8 +160,10 @@ class VkDelegate:
         return _take(named(entry.named_key), 0, entry.length, f"{where}: named data {entry.named_key!r}")
 
 
-def read_delegate(blob: memoryview) -> VkDelegate:
+def read_delegate(source: Region | Blob) -> VkDelegate:
     """Open a delegate blob. All ids in the graph are in range afterwards."""
+    region = source if isinstance(source, Region) else ByteSource(source).region()
+    blob = region.view
     if len(blob) < _HEADER.size or blob[4:8] != _MAGIC:
         raise FormatError(f"delegate: expected a {_MAGIC!r} header, found {bytes(blob[:8])!r}")
     _, header_size, start, size, inline_start, inline_size = _HEADER.unpack_from(blob)
@@ -173,10 +176,10 @@ def read_delegate(blob: memoryview) -> VkDelegate:
         raise FormatError(
             f"delegate: constants at {inline_start} overlap the graph at {start}..{start + size}"
         )
-    flatbuffer = _take(blob, start, size, "delegate: graph")
+    flatbuffer = _take(region, start, size, "delegate: graph").view
     # Size 0 means all that remains: the exporter leaves the field empty when it writes no constants inline.
     inline_size = inline_size or max(len(blob) - inline_start, 0)
-    inline = _take(blob, inline_start, inline_size, "delegate: constants") if inline_size else blob[:0]
+    inline = _take(region, inline_start, inline_size, "delegate: constants") if inline_size else region[:0]
     graph = decode(VkGraph, flatbuffer, identifier=IDENTIFIER, what="delegate")
     _check_graph(graph)
     return VkDelegate(graph, inline)
@@ -194,7 +197,7 @@ def write_delegate(graph: VkGraph, inline: Blob = b"") -> bytes:
     return b"".join((header, bytes(_FLATBUFFER_AT - _HEADER.size), flatbuffer, padding, inline))
 
 
-def _take(data: memoryview, start: int, size: int, what: str) -> memoryview:
+def _take(data: Region, start: int, size: int, what: str) -> Region:
     if start + size > len(data):
         raise FormatError(f"{what} needs bytes {start}..{start + size}, but there are {len(data)}")
     return data[start : start + size]

@@ -18,9 +18,10 @@ from pteron.ir.problems import CannotRun, Finding, Problem, findings
 from pteron.ir.values import Graph
 from pteron.lower.budget import MAX_NODES, Budget
 from pteron.lower.instructions import try_lower
-from pteron.plan.memory import Layout
-from pteron.plan.sweep import LiveGraph
+from pteron.plan.sweep import plan
 from pteron.pte.file import ProgramFile
+
+__all__ = ["Finding", "Report", "check", "problems_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +58,17 @@ def check(
         operators = 0
         budget = Budget(max_nodes)
         for method in file.method_names:
-            graph, problems[method] = try_lower(file, method, budget)
-            problems[method] = problems[method] or refusals(graph)
+            graph, problems[method] = problems_of(file, method, budget)
             operators += len(graph.nodes)
         return Report(file.method_names, operators, tuple(findings(problems)))
 
 
-def refusals(graph: Graph) -> list[Problem]:
-    """What the operators themselves refuse: a dtype, a shape or an option that their rules do not take."""
-    layout = Layout.of(graph)
-    inputs = graph.input_ids
-    found = [
-        Problem(
-            "select_as_symint",
-            element.symint.name,
-            f"{element.source.name} is computed, but only an element of an input is known beforehand",
-        )
-        for element in graph.elements
-        if layout.storage[element.source.id] not in inputs
-    ]
-    try:
-        LiveGraph(graph, layout)
-    except CannotRun as error:
-        found += error.problems[graph.name]
-    return found
+def problems_of(file: ProgramFile, method: str, budget: Budget) -> tuple[Graph, list[Problem]]:
+    """The graph of a method, and what is missing from it or refused by an operator's rule."""
+    graph, problems = try_lower(file, method, budget)
+    if not problems:
+        try:
+            plan(graph)
+        except CannotRun as error:
+            problems = list(error.problems[graph.name])
+    return graph, problems

@@ -1,6 +1,6 @@
 """What is inside a `.pte` file, down to the graph inside the delegate. No GPU is needed.
 
-    with ProgramFile.open("model.pte") as file:
+    with open_file("model.pte") as file:
         method = inspect_method(file, "forward", {"input0": (1, 7, 64)})
         method.operators, method.inputs, method.memory, method.nodes
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pteron.ops  # noqa: F401  registers the operators
 from pteron.errors import FormatError, InputError, UnsupportedError
@@ -132,6 +132,11 @@ class MethodInfo:
     def is_constant(self) -> bool:
         """Whether it only hands out numbers, as exporters use methods to store a model's settings."""
         return not self.delegates and not self.operators and all(o.value is not None for o in self.outputs)
+
+
+def open_file(source: Any, data_paths: Iterable[Any] = ()) -> ProgramFile:
+    """Open a `.pte` file (a path, bytes, or a binary file) to look into it."""
+    return ProgramFile.open(source, data_paths)
 
 
 def inspect_method(

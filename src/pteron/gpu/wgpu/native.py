@@ -3,16 +3,22 @@
 wgpu-py's public calls cost several microseconds each, the C functions less than one; and its `map_sync`
 submits an empty command buffer and waits for a poll thread to hand over, where these wait right here. They
 are used where this version of wgpu-py has them in the known place; `public` has the same functions.
+
+No Python runs inside the GPU library: an exception, such as that of Ctrl-C, would be swallowed there. The
+callback that a mapping must name is therefore a C function of the library that does nothing of interest.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
 import wgpu
 
-from pteron.gpu.wgpu.public import Command, Copy
+from pteron.errors import DeviceError
+from pteron.gpu.device import Command, Copy
+from pteron.gpu.wgpu.translate import wgpu_errors
 
 try:
     from wgpu.backends.wgpu_native import ffi, lib
@@ -26,27 +32,25 @@ try:
     _release_pass = lib.wgpuComputePassEncoderRelease
     _new_encoder, _release_encoder = lib.wgpuDeviceCreateCommandEncoder, lib.wgpuCommandEncoderRelease
     _copy, _finish = lib.wgpuCommandEncoderCopyBufferToBuffer, lib.wgpuCommandEncoderFinish
-    _submit, _write = lib.wgpuQueueSubmit, lib.wgpuQueueWriteBuffer
+    _submit, _write = lib.wgpuQueueSubmitForIndex, lib.wgpuQueueWriteBuffer
     _release_commands = lib.wgpuCommandBufferRelease
     _map, _unmap, _poll = lib.wgpuBufferMapAsync, lib.wgpuBufferUnmap, lib.wgpuDevicePoll
-    _range, _succeeded = lib.wgpuBufferGetConstMappedRange, lib.WGPUMapAsyncStatus_Success
+    _range = lib.wgpuBufferGetConstMappedRange
 
-    @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")  # type: ignore[untyped-decorator]
-    def _answered(status: int, message: Any, answer: Any, _: Any) -> None:
-        text = ffi.unpack(message.data, message.length) if status != _succeeded and message.data else b""
-        ffi.from_handle(answer).append((status, text.decode(errors="replace")))
-
-    _NULL = ffi.NULL
+    _MAP_REQUEST = ffi.new("WGPUBufferMapCallbackInfo *")
+    _MAP_REQUEST.mode = lib.WGPUCallbackMode_AllowProcessEvents
+    _MAP_REQUEST.callback = ffi.cast("WGPUBufferMapCallback", ffi.addressof(lib, "wgpuGetVersion"))
+    _NULL, _gc = ffi.NULL, ffi.gc
     AVAILABLE = True
 except (ImportError, AttributeError, TypeError):
     AVAILABLE = False
 
-# A blocking poll returns when the GPU is idle, and the answer is there by then; this is for drivers that lie.
-PATIENCE = 1000
+# How long a wait with a timeout sleeps between two looks at the GPU, in seconds.
+LOOK_EVERY = 0.0005
 
 
 class _Checked:
-    """While the block lasts, what the C functions complain of is kept; then it is raised."""
+    """While the block lasts, the errors of the C functions are kept. At its end they are raised."""
 
     def __enter__(self) -> None:
         _capture("pteron")
@@ -61,7 +65,7 @@ _checked = _Checked()
 
 
 def command(pipeline: Any, group: Any, grid: tuple[int, int, int]) -> Command:
-    """One dispatch, resolved once. Whoever holds it keeps the pipeline and the group alive."""
+    """One dispatch, resolved once. The caller keeps the pipeline and the group alive."""
     return (pipeline._internal, group._internal, *grid)
 
 
@@ -80,30 +84,25 @@ def _encode(compute: Any, commands: Iterable[Command]) -> None:
         _dispatch(compute, x, y, z)
 
 
-def submit(device: Any, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]) -> None:
-    """Copies, then kernels, then copies: one encoder, one submit."""
-    encoder = _new_encoder(device._internal, _NULL)
-    try:
-        with _checked:
-            finished = ffi.new("WGPUCommandBuffer[]", [_record(encoder, before, commands, after)])
-        with _checked:  # apart, for what could not be recorded must not be submitted
-            _submit(device.queue._internal, 1, finished)
-        _release_commands(finished[0])
-    finally:
-        _release_encoder(encoder)
+def submit(device: Any, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]) -> Any:
+    """Copies, then kernels, then copies: one encoder, one submit. Returns what `Mapping` waits for."""
+    with _checked:
+        recorded = _record(device._internal, before, commands, after)
+    with _checked:
+        return _submit(device.queue._internal, 1, ffi.new("WGPUCommandBuffer[1]", [recorded]))
 
 
-def _record(encoder: Any, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]) -> Any:
-    """The finished command buffer."""
+def _record(device: Any, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]) -> Any:
+    # Handles are released when Python drops them, also when an interrupt cuts the recording short.
+    encoder = _gc(_new_encoder(device, _NULL), _release_encoder)
     for source, offset, target, place, nbytes in before:
-        _copy(encoder, source._internal, offset, target._internal, place, nbytes)
-    compute = _begin_pass(encoder, _NULL)
+        _copy(encoder, source._internal, offset, target._internal, place, nbytes)  # type: ignore[attr-defined]
+    compute = _gc(_begin_pass(encoder, _NULL), _release_pass)
     _encode(compute, commands)
     _end_pass(compute)
-    _release_pass(compute)
     for source, offset, target, place, nbytes in after:
-        _copy(encoder, source._internal, offset, target._internal, place, nbytes)
-    return _finish(encoder, _NULL)
+        _copy(encoder, source._internal, offset, target._internal, place, nbytes)  # type: ignore[attr-defined]
+    return _gc(_finish(encoder, _NULL), _release_commands)
 
 
 def write(device: Any, buffer: Any, offset: int, data: Any) -> None:
@@ -112,37 +111,47 @@ def write(device: Any, buffer: Any, offset: int, data: Any) -> None:
         _write(device.queue._internal, buffer._internal, offset, ffi.from_buffer(data), len(data))
 
 
-class Mapped:
-    """The first bytes of a staging buffer, once the GPU has written them, while the block lasts.
+def wait(device: Any) -> None:
+    """Wait until everything submitted so far has been done."""
+    with _checked:
+        _poll(device._internal, True, _NULL)
 
-    Whoever reads must have submitted the copy into the buffer before.
-    """
 
-    __slots__ = ("_buffer", "_nbytes")
+class Mapping:
+    """The first bytes of a staging buffer, as a submission leaves them."""
 
-    def __init__(self, device: Any, staging: Any, nbytes: int) -> None:
-        self._buffer, self._nbytes = staging._internal, nbytes
-        _wait_for_mapping(device._internal, self._buffer, nbytes)
+    __slots__ = ("_buffer", "_device", "_nbytes", "_submission")
 
-    def __enter__(self) -> memoryview:
+    def __init__(self, device: Any, staging: Any, nbytes: int, submission: Any) -> None:
+        self._device, self._buffer, self._nbytes = device._internal, staging._internal, nbytes
+        self._submission = submission
+        with _checked:
+            _map(self._buffer, wgpu.MapMode.READ, 0, nbytes, _MAP_REQUEST[0])
+
+    def wait(self, timeout: float | None) -> None:
+        with wgpu_errors("wait"), _checked:
+            if timeout is not None:
+                _wait_at_most(self._device, timeout)
+            elif self._submission is None:  # it was made by wgpu-py's public calls
+                _poll(self._device, True, _NULL)
+            else:  # when the submission is done, so are the mappings that wait for it
+                _poll(self._device, True, ffi.new("WGPUSubmissionIndex *", self._submission))
+
+    @property
+    def view(self) -> memoryview:
         return memoryview(ffi.buffer(_range(self._buffer, 0, self._nbytes), self._nbytes)).cast("B")
 
-    def __exit__(self, *_: object) -> None:
-        _unmap(self._buffer)
+
+def _wait_at_most(device: Any, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not _poll(device, False, _NULL) & 1:  # a C bool: only its lowest byte is set
+        if time.monotonic() > deadline:
+            raise DeviceError(f"the GPU has not finished within {seconds:g} s: wait longer with timeout=")
+        time.sleep(LOOK_EVERY)
 
 
-def _wait_for_mapping(device: Any, buffer: Any, nbytes: int) -> None:
-    answers: list[tuple[int, str]] = []
-    answer = ffi.new_handle(answers)
-    request = ffi.new("WGPUBufferMapCallbackInfo *")
-    request.mode = lib.WGPUCallbackMode_AllowProcessEvents
-    request.callback = _answered
-    request.userdata1 = answer
-    _map(buffer, wgpu.MapMode.READ, 0, nbytes, request[0])
-    for _ in range(PATIENCE):
-        if answers:
-            break
-        _poll(device, True, _NULL)
-    status, message = answers[0] if answers else (0, "the GPU does not answer")
-    if status != _succeeded:
-        raise RuntimeError(f"cannot map the buffer: {message or f'status {status}'}")
+def unmap(staging: Any) -> None:
+    """Unmap a staging buffer, or cancel its mapping. It is fine if there is none."""
+    _capture("pteron")
+    _unmap(staging._internal)
+    _release("pteron")

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from contextlib import suppress
+from typing import Any
 
 import wgpu
 
-Command: TypeAlias = tuple[Any, Any, int, int, int]  # pipeline, bind group, grid: what `command` returned
-Copy: TypeAlias = tuple[Any, int, Any, int, int]  # source, offset, target, offset, bytes
+from pteron.gpu.device import Command, Copy
+from pteron.gpu.wgpu.translate import wgpu_errors
 
 
 def command(pipeline: Any, group: Any, grid: tuple[int, int, int]) -> Command:
-    """One dispatch, resolved once. Whoever holds it keeps the pipeline and the group alive."""
+    """One dispatch, resolved once. The caller keeps the pipeline and the group alive."""
     return (pipeline, group, *grid)
 
 
@@ -58,16 +59,30 @@ def write(device: Any, buffer: Any, offset: int, data: Any) -> None:
     device.queue.write_buffer(buffer, offset, data)
 
 
-class Mapped:
-    """The first bytes of a staging buffer, once the GPU has written them, while the block lasts."""
+def wait(device: Any) -> None:
+    """Wait until everything submitted so far has been done."""
+    staging = device.create_buffer(size=16, usage=wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
+    staging.map_sync(wgpu.MapMode.READ, 0, 16)
+    staging.unmap()
 
-    def __init__(self, device: Any, staging: Any, nbytes: int) -> None:
-        self._staging = staging
-        staging.map_sync(wgpu.MapMode.READ, 0, nbytes)
 
-    def __enter__(self) -> memoryview:
+class Mapping:
+    """The first bytes of a staging buffer, as a submission leaves them."""
+
+    def __init__(self, device: Any, staging: Any, nbytes: int, submission: Any) -> None:
+        self._staging, self._nbytes = staging, nbytes
+
+    def wait(self, timeout: float | None) -> None:
+        with wgpu_errors("wait"):
+            self._staging.map_sync(wgpu.MapMode.READ, 0, self._nbytes)  # it takes no timeout
+
+    @property
+    def view(self) -> memoryview:
         data: memoryview = self._staging.read_mapped(copy=False)
         return data
 
-    def __exit__(self, *_: object) -> None:
-        self._staging.unmap()
+
+def unmap(staging: Any) -> None:
+    """Unmap a staging buffer, or cancel its mapping. It is fine if there is none."""
+    with suppress(wgpu.GPUError, RuntimeError):
+        staging.unmap()

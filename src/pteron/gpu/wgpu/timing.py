@@ -1,12 +1,11 @@
-"""How long each kernel takes: a stopwatch that stands in for the way a device records kernels.
+"""How long each kernel takes: a stopwatch that replaces the way a device records kernels.
 
-With timestamps, every dispatch gets a compute pass of its own between two queries; that costs a
-little, so only profiled calls do it. Where the adapter has none, the host's times are all there is.
+Every dispatch gets a compute pass of its own between two timestamps. That costs a little, so only profiled
+calls do it. Where the adapter has no timestamps, the host's times are all there is.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from typing import Any
 
 import wgpu
 
-from pteron.gpu.wgpu.device import Device
-from pteron.gpu.wgpu.public import Command
+from pteron.gpu.device import Command
+from pteron.gpu.wgpu.device import WgpuDevice
 
 FEATURE = "timestamp-query"
 QUERIES_PER_SET = 4096  # the most that WebGPU allows
@@ -33,23 +32,15 @@ class Span:
 class Stopwatch:
     """Times the calls made while it is in place; `read` tells the spans of the last one's dispatches."""
 
-    def __init__(self, device: Device, per_dispatch: bool) -> None:
+    def __init__(self, device: WgpuDevice) -> None:
         self._device = device
-        self._per_dispatch = per_dispatch
         self._sets: list[Any] = []
         self._resolved: Any = None
         self._staging: Any = None
         self._count = 0
-        self.recording = 0.0  # on the host's clock: when recording began ...
-        self.recorded = 0.0  # ... and when it ended
 
     def record(self, encoder: Any, commands: Iterable[Command]) -> None:
-        self.recording = time.perf_counter()
-        if self._per_dispatch:
-            self._record_each(encoder, list(commands))
-        else:
-            self._record_pass(encoder, commands)
-        self.recorded = time.perf_counter()
+        self._record_each(encoder, list(commands))
 
     def _record_each(self, encoder: Any, commands: list[Command]) -> None:
         self._count = len(commands)
@@ -94,8 +85,13 @@ class Stopwatch:
         """One span per dispatch of the last call, in their order."""
         if not self._count:
             return []
-        with self._device.mapped(self._staging, 2 * self._count * QUERY_NBYTES) as data:
-            ticks = memoryview(bytes(data)).cast("B").cast("Q")[: 2 * self._count].tolist()
+        nbytes = 2 * self._count * QUERY_NBYTES
+        mapping = self._device.map(self._staging, nbytes, None)
+        try:
+            mapping.wait(None)
+            ticks = memoryview(bytes(mapping.view)).cast("Q")[: 2 * self._count].tolist()
+        finally:
+            self._device.unmap(self._staging)
         period = tick_nanoseconds(self._device)
         return [
             Span(period * begin, period * end) for begin, end in zip(ticks[::2], ticks[1::2], strict=True)
@@ -110,7 +106,7 @@ class Stopwatch:
         self._sets, self._resolved, self._staging = [], None, None
 
 
-def tick_nanoseconds(device: Device) -> float:
+def tick_nanoseconds(device: WgpuDevice) -> float:
     """What a timestamp counts. The standard says nanoseconds; wgpu-native hands out the GPU's ticks."""
     try:
         from wgpu.backends.wgpu_native import lib
@@ -120,15 +116,15 @@ def tick_nanoseconds(device: Device) -> float:
         return 1.0
 
 
-def has_timestamps(device: Device) -> bool:
+def has_timestamps(device: WgpuDevice) -> bool:
     return FEATURE in device.features
 
 
 @contextmanager
-def stopwatch(device: Device, per_dispatch: bool) -> Iterator[Stopwatch]:
+def stopwatch(device: WgpuDevice) -> Iterator[Stopwatch]:
     """Time the device's calls while the block lasts. Nobody else may use the device meanwhile."""
     with device.lock:
-        watch = Stopwatch(device, per_dispatch)
+        watch = Stopwatch(device)
         device.record = watch.record
         try:
             yield watch

@@ -1,0 +1,53 @@
+"""The GPUs of this machine, and opening one.
+
+pteron.adapters()                       # best first
+device = pteron.open_device("NVIDIA")   # by index or part of the name; the best when left out
+"""
+
+from __future__ import annotations
+
+from pteron.errors import PteronError
+from pteron.gpu.call import read_back
+from pteron.gpu.device import Device
+from pteron.gpu.wgpu.adapters import REMEDY, Adapter, adapters, opengl_names
+from pteron.gpu.wgpu.device import WgpuDevice
+
+__all__ = [
+    "REMEDY",
+    "Adapter",
+    "Device",
+    "WgpuDevice",
+    "adapters",
+    "open_device",
+    "opengl_names",
+    "try_kernel",
+]
+
+
+def open_device(wanted: str | int | Adapter | None = None) -> WgpuDevice:
+    """Open an adapter, to share it between programs: `pteron.load(..., device=device)`."""
+    return WgpuDevice(wanted)
+
+
+def try_kernel(adapter: Adapter) -> str | None:
+    """Double four numbers on an adapter: None if that worked, else what went wrong."""
+    source = """
+@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+@compute @workgroup_size(4) fn main(@builtin(global_invocation_id) id: vec3<u32>) { x[id.x] = 2u * x[id.x]; }
+"""
+    numbers = memoryview(bytes(range(16))).cast("I")
+    try:
+        device = open_device(adapter)
+        try:
+            buffer = device.storage(16, "numbers")
+            device.write(buffer, 0, numbers)
+            pipeline = device.pipeline(source, "doctor", ["read_write"])
+            group = device.bind_group(pipeline, [(buffer, 0, 16)], "doctor")
+            device.submit((), [device.command(pipeline, group, (1, 1, 1))], ())
+            doubled = read_back(device, buffer, 16, lambda data: data.cast("I").tolist())
+        finally:
+            device.close()
+    except PteronError as error:
+        return str(error)
+    expected = [2 * n & 0xFFFFFFFF for n in numbers]
+    return None if doubled == expected else f"a kernel computed {doubled} instead of {expected}"

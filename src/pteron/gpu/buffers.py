@@ -1,0 +1,40 @@
+"""The buffers of one owner, freed together: also when making the next one fails."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from pteron.gpu.device import Buffer, Device
+
+
+class Buffers(AbstractContextManager["Buffers"]):
+    """Used as a context while an owner is built: if that fails, what was made so far is freed."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._made: list[Buffer] = []
+
+    def storage(self, nbytes: int, label: str) -> Buffer:
+        return self._keep(self.device.storage(nbytes, label))
+
+    def uniform(self, nbytes: int, label: str) -> Buffer:
+        return self._keep(self.device.uniform(nbytes, label))
+
+    def staging(self, nbytes: int, label: str) -> Buffer:
+        return self._keep(self.device.staging(nbytes, label))
+
+    def _keep(self, buffer: Buffer) -> Buffer:
+        self._made.append(buffer)
+        return buffer
+
+    @property
+    def nbytes(self) -> int:
+        return sum(buffer.size for buffer in self._made)
+
+    def free(self) -> None:
+        while self._made:
+            self.device.free(self._made.pop())
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.free()

@@ -1,0 +1,128 @@
+"""One call, from its feeds to a pending result: the sweep, the parameters, the uploads, one submit.
+
+Everything before the submit may be repeated, so an interrupt on the way leaves a method that works. Two calls
+may be under way at a time. The GPU works in order, so the second may already overwrite inputs and parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pteron.gpu.buffers import Buffers
+from pteron.gpu.device import Buffer, Copy, Device
+from pteron.gpu.executor import Executor
+from pteron.gpu.staging import Pending, StagingPool
+from pteron.gpu.state import State
+from pteron.ir.live import Live
+from pteron.ir.values import Shape, Tensor, ValueId, numel
+from pteron.plan.memory import aligned
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What goes into an input tensor: bytes of host memory, or a buffer on the GPU."""
+
+    tensor: Tensor
+    nbytes: int
+    data: Any = None
+    buffer: Buffer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The end of a tensor, on its way through a staging buffer. Copies begin and end at whole words."""
+
+    tensor: Tensor
+    shape: Shape
+    source: int
+    place: int
+    nbytes: int
+    skip: int  # bytes between the word where the copy begins and the first element
+
+    @classmethod
+    def of(cls, tensor: Tensor, live: Shape, wanted: Shape, place: int) -> Read:
+        end = numel(live) * tensor.dtype.itemsize
+        start = end - numel(wanted) * tensor.dtype.itemsize
+        source = start & ~3
+        return cls(tensor, wanted, source, place, aligned(end - source, 4) if end else 0, start - source)
+
+    def bytes_in(self, staged: memoryview) -> memoryview:
+        return staged[self.place + self.skip : self.place + self.nbytes]
+
+
+def prepare(
+    executor: Executor,
+    state: State,
+    changes: Mapping[ValueId, Live],
+    feeds: Iterable[Feed],
+    agree: Callable[[], None],
+) -> list[Copy]:
+    """Sweep, write parameters and upload. Returns the copies that bring in what is on the GPU already."""
+    executor.live.resize(changes, agree)
+    executor.refresh()
+    copies: list[Copy] = []
+    for feed in feeds:
+        target = executor.buffer(feed.tensor, state)
+        if feed.buffer is not None:
+            copies.append((feed.buffer, 0, target, 0, aligned(feed.nbytes, 4)))
+        else:
+            executor.device.write(target, 0, feed.data)
+    return copies
+
+
+def plan_reads(executor: Executor, last_row: bool) -> dict[ValueId, Read]:
+    """Where in the staging buffer each output goes, and how much of it."""
+    reads: dict[ValueId, Read] = {}
+    place = 0
+    for port in executor.graph.outputs:
+        tensor = port.value
+        if isinstance(tensor, Tensor) and tensor.id not in reads:
+            shape = executor.live.shape(tensor)
+            read = Read.of(tensor, shape, shape[-1:] if last_row and numel(shape) else shape, place)
+            reads[tensor.id] = read
+            place += aligned(read.nbytes, 8)
+    return reads
+
+
+def launch(
+    executor: Executor,
+    state: State,
+    before: list[Copy],
+    reads: Iterable[Read],
+    finish: Callable[[memoryview], T],
+) -> Pending[T]:
+    """Submit the prepared call. `finish` makes the outputs from the staged bytes."""
+    used = [read for read in reads if read.nbytes]
+    if not used:
+        executor.run(state, before, ())
+        return Pending.ready(finish(memoryview(b"")))
+    pending = Pending(finish)
+    staging = executor.staging.take(pending)
+    after: list[Copy] = [
+        (executor.buffer(read.tensor, state), read.source, staging.buffer, read.place, read.nbytes)
+        for read in used
+    ]
+    submission = executor.run(state, before, after)
+    pending.arrives_in(staging, used[-1].place + aligned(used[-1].nbytes, 8), submission)
+    return pending
+
+
+def read_back(device: Device, buffer: Buffer, nbytes: int, finish: Callable[[memoryview], T]) -> T:
+    """Read the first bytes of a buffer right now."""
+    nbytes = aligned(nbytes, 4)
+    owned = Buffers(device)
+    try:
+        with device.lock:
+            device.check_usable()
+            pool = StagingPool(owned, nbytes)
+            pending = Pending(finish)
+            staging = pool.take(pending)
+            submission = device.submit((), (), [(buffer, 0, staging.buffer, 0, nbytes)])
+            pending.arrives_in(staging, nbytes, submission)
+        return pending.result()
+    finally:
+        owned.free()

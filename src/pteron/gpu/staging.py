@@ -1,0 +1,141 @@
+"""Staging buffers, and results that are on their way through them.
+
+A result must survive interrupts. So a staging buffer knows whether it may be mapped, and whose result it
+holds. Whoever takes it next repairs what an interrupted read left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+from pteron.errors import PteronError
+from pteron.gpu.buffers import Buffers
+from pteron.gpu.device import Buffer, Device, Submission
+
+T = TypeVar("T")
+
+IN_FLIGHT = 2  # results that may wait in staging buffers; before a third, the oldest is fetched
+
+
+class Staging:
+    """A staging buffer, and the unread result in it."""
+
+    def __init__(self, device: Device, buffer: Buffer) -> None:
+        self.device = device
+        self.buffer = buffer
+        self.lock = threading.RLock()  # held while it is read, and while it is freed
+        self.owner: Callable[[], Pending[Any] | None] = lambda: None
+        self.may_be_mapped = False
+        self.closed = False
+
+    @property
+    def unread(self) -> Pending[Any] | None:
+        """The result that still waits in the buffer. One that nobody holds any more does not count."""
+        owner = self.owner()
+        return owner if owner is not None and not owner.done else None
+
+    def unmap(self) -> None:
+        if self.may_be_mapped:
+            self.device.unmap(self.buffer)
+            self.may_be_mapped = False
+
+
+class StagingPool:
+    """The staging buffers of a method: one from the start, a second once two calls are under way."""
+
+    def __init__(self, buffers: Buffers, nbytes: int) -> None:
+        self._buffers = buffers
+        self._nbytes = nbytes
+        self._all: list[Staging] = []  # the one that was taken longest ago first
+        if nbytes:
+            self._add()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(staging.buffer.size for staging in self._all)
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [staging.buffer for staging in self._all]
+
+    def _add(self) -> Staging:
+        device = self._buffers.device
+        self._all.append(Staging(device, self._buffers.staging(self._nbytes, "staging")))
+        return self._all[-1]
+
+    def take(self, owner: Pending[Any]) -> Staging:
+        """A staging buffer that is free, and unmapped. The oldest unread result makes room if it must."""
+        staging = next((s for s in self._all if s.unread is None), None)
+        if staging is None and len(self._all) < IN_FLIGHT:
+            staging = self._add()
+        if staging is None:
+            staging = self._all[0]
+            if (unread := staging.unread) is not None:
+                unread.result()
+        staging.unmap()
+        staging.owner = weakref.ref(owner)
+        self._all.sort(key=lambda other: other is staging)
+        return staging
+
+    def close(self) -> None:
+        """Forget all buffers. A thread that is reading one finishes first; unread results are lost."""
+        for staging in self._all:
+            with staging.lock:
+                staging.unmap()
+                staging.closed = True
+
+
+class Pending(Generic[T]):
+    """A submitted call. `result()` waits for the GPU; `await pending` lets the event loop go on meanwhile."""
+
+    def __init__(self, finish: Callable[[memoryview], T]) -> None:
+        self._finish = finish
+        self._staging: Staging | None = None
+        self._nbytes = 0
+        self._submission: Submission = None
+        self._value: Any = None
+        self.done = False
+
+    @classmethod
+    def ready(cls, value: T) -> Pending[T]:
+        """A call with nothing to wait for."""
+        pending = cls(lambda _: value)
+        pending._value, pending.done = value, True
+        return pending
+
+    def arrives_in(self, staging: Staging, nbytes: int, submission: Submission) -> None:
+        self._staging, self._nbytes, self._submission = staging, nbytes, submission
+
+    def result(self, timeout: float | None = None) -> T:
+        """The call's outputs. Raises `DeviceError` if they are not there after `timeout` seconds."""
+        staging = self._staging
+        if not self.done and staging is not None:
+            with staging.lock:
+                if not self.done:
+                    self._value = self._fetch(staging, timeout)
+                    self.done = True
+                    self._staging = self._submission = None
+        value: T = self._value
+        return value
+
+    def _fetch(self, staging: Staging, timeout: float | None) -> T:
+        if staging.closed:
+            raise PteronError("the program was closed before this result was read")
+        staging.unmap()
+        staging.may_be_mapped = True
+        mapping = staging.device.map(staging.buffer, self._nbytes, self._submission)
+        try:
+            mapping.wait(timeout)
+            return self._finish(mapping.view)
+        finally:
+            staging.unmap()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._arrive().__await__()
+
+    async def _arrive(self) -> T:
+        return self.result() if self.done else await asyncio.to_thread(self.result)
