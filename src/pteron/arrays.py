@@ -1,6 +1,10 @@
 """Arrays on their way in and out: anything array-like becomes the bytes that the GPU stores.
 
 Nothing here copies when the caller's memory is already what is needed.
+
+numpy has no bfloat16. Outputs of that type are float32 arrays, which hold them exactly. Inputs may be
+bfloat16 tensors of torch, bfloat16 arrays of ml_dtypes, or float32 arrays, which are rounded to the nearest,
+to even.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from pteron.errors import InputError, UnsupportedError
 from pteron.gpu.call import read_back
 from pteron.gpu.device import Buffer, Device
 from pteron.gpu.placement import check_size
-from pteron.ir.dtypes import DType
+from pteron.ir.dtypes import DType, array_type
 from pteron.ir.values import Constant, Joined, Shape, Tensor, numel
 
 
@@ -24,7 +28,8 @@ class GpuArray:
         self.device = device
         self.buffer = buffer
         self.gpu_dtype = dtype
-        self.dtype = np.dtype(host_type)
+        self.dtype = np.dtype(array_type(host_type))
+        self.host_type = host_type
         self.shape = shape
 
     @property
@@ -43,7 +48,7 @@ class GpuArray:
             self.device,
             self.buffer,
             self.nbytes,
-            lambda data: from_gpu(data, self.gpu_dtype, self.dtype.name, self.shape),
+            lambda data: from_gpu(data, self.gpu_dtype, self.host_type, self.shape),
         )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -69,6 +74,8 @@ def as_numpy(value: Any, name: str) -> np.ndarray[Any, Any]:
     if hasattr(value, "__dlpack__"):
         if getattr(value, "requires_grad", False):
             value = value.detach()  # torch refuses to share memory that it tracks
+        if str(getattr(value, "dtype", "")) == "torch.bfloat16":
+            value = value.float()  # numpy has no such type
         try:
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError) as error:
@@ -82,6 +89,8 @@ def as_numpy(value: Any, name: str) -> np.ndarray[Any, Any]:
 
 def to_gpu(array: np.ndarray[Any, Any], host_type: str, dtype: DType, name: str) -> np.ndarray[Any, Any]:
     """The array as the GPU stores it. A dtype that would lose anything is refused, not converted."""
+    if dtype is DType.bfloat16:
+        return _to_bfloat16(array, name)
     if array.dtype != host_type and not _is_harmless(array, host_type):
         raise InputError(f"{name}: expected dtype {host_type}, got {array.dtype}: convert it with .astype")
     if array.dtype == dtype.label:
@@ -90,6 +99,19 @@ def to_gpu(array: np.ndarray[Any, Any], host_type: str, dtype: DType, name: str)
         narrow = np.asarray(array, dtype.label, order="C")
     _check_fits(array, narrow, dtype, name)
     return narrow
+
+
+def _to_bfloat16(array: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+    """The bits of bfloat16: the upper half of a float32, rounded to the nearest, to even."""
+    if array.dtype.name == "bfloat16":  # of ml_dtypes
+        return np.ascontiguousarray(array).view(np.uint16)
+    if array.dtype != np.float32 and array.ndim:
+        raise InputError(
+            f"{name}: expected dtype bfloat16 or float32, got {array.dtype}: convert it with .astype"
+        )
+    bits = np.asarray(array, np.float32, order="C").view(np.uint32)
+    rounded = (bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(array), 0x7FC0, rounded).astype(np.uint16)
 
 
 def _is_harmless(array: np.ndarray[Any, Any], host_type: str) -> bool:
@@ -114,7 +136,9 @@ def from_gpu(data: Any, dtype: DType, host_type: str, shape: Shape) -> np.ndarra
     count = 1
     for size in shape:
         count *= size
-    raw = np.frombuffer(data, dtype.label, count).reshape(shape)
+    raw = np.frombuffer(data, dtype.words, count).reshape(shape)
+    if dtype is DType.bfloat16:
+        return (raw.astype(np.uint32) << 16).view(np.float32)
     return raw.astype(host_type, copy=True)
 
 
@@ -129,12 +153,13 @@ def _row_major(tensor: Tensor) -> np.ndarray[Any, Any]:
         return np.concatenate([_row_major(part) for part in constant.parts], constant.axis)
     assert isinstance(constant, Constant)
     check_size(tensor, constant)
-    shape, host = tensor.max_shape, np.dtype(constant.host_type)
+    shape, dtype = tensor.max_shape, tensor.dtype
+    host = np.dtype(dtype.words if constant.host_type == dtype.label else constant.host_type)
     order = constant.dim_order or tuple(range(len(shape)))
     stored = np.frombuffer(constant.data.view, host, numel(shape)) if numel(shape) else np.empty(0, host)
     array = stored.reshape([shape[d] for d in order]).transpose(np.argsort(order))
-    narrow = array.astype(tensor.dtype.label, order="C", copy=False)
-    exact = host.name == tensor.dtype.label or tensor.dtype.is_float
+    narrow = array.astype(dtype.words, order="C", copy=False)
+    exact = host.name == dtype.words or dtype.is_float
     if not exact and not np.array_equal(narrow, array):
         raise UnsupportedError(f"constant {tensor.name} holds integers beyond 32 bits, which WebGPU lacks")
     return narrow

@@ -18,6 +18,7 @@ from pteron.gpu.placement import Placement
 from pteron.gpu.staging import Pending
 from pteron.gpu.state import State
 from pteron.ir.dispatch import describe
+from pteron.ir.dtypes import array_type
 from pteron.ir.live import ContentRule, Live
 from pteron.ir.values import Element, Port, Shape, SymInt, Tensor, ValueId, numel
 from pteron.plan.dynamic import check_shape, dynamic_dims
@@ -39,6 +40,11 @@ class IOInfo:
     @property
     def is_integer(self) -> bool:
         return self.dtype == "int"
+
+    @property
+    def array_dtype(self) -> str:
+        """numpy's name of the dtype in which arrays come out, and may go in: float32 for bfloat16."""
+        return array_type(self.dtype)
 
     def shape_at(self, live: int) -> Shape:
         """The shape with every dynamic dimension this long, or as long as it may be."""
@@ -342,7 +348,7 @@ def _output(port: Port, data: memoryview, reads: dict[ValueId, Read], integers: 
         return port.value
     read = reads[port.value.id]
     if not read.nbytes:
-        return np.empty(read.shape, port.host_type)
+        return np.empty(read.shape, array_type(port.host_type))
     return from_gpu(read.bytes_in(data), port.value.dtype, port.host_type, read.shape)
 
 

@@ -29,6 +29,7 @@ STORED = {
     torch.float64: DType.float32,
     torch.float32: DType.float32,
     torch.float16: DType.float16,
+    torch.bfloat16: DType.bfloat16,
     torch.int64: DType.int32,
     torch.int32: DType.int32,
     torch.int16: DType.int32,
@@ -81,8 +82,10 @@ class OneNode:
 
         def value(arg: Any) -> Any:
             if isinstance(arg, Fixed):
-                array = arg.tensor.contiguous().numpy()
-                data = Constant(ByteSource(memoryview(array.data).cast("B")).region(), array.dtype.name)
+                bits = arg.tensor.contiguous()
+                array = (bits.view(torch.uint16) if bits.dtype is torch.bfloat16 else bits).numpy()
+                host = str(bits.dtype).removeprefix("torch.")
+                data = Constant(ByteSource(memoryview(array.data).cast("B")).region(), host)
                 return tensor(arg.tensor, f"weight{len(graph.values)}", data)
             if isinstance(arg, torch.Tensor):
                 made = tensor(arg, f"in{len(graph.inputs)}")
@@ -165,4 +168,6 @@ def plain(args: Any) -> Any:
 def compare(got: np.ndarray[Any, Any], want: torch.Tensor, what: str, rtol: float, atol: float) -> None:
     if want.dtype is torch.float16:  # one rounding of the result is the storage's, not the kernel's
         rtol, atol = max(rtol, 2e-3), max(atol, 1e-3)
+    if want.dtype is torch.bfloat16:
+        rtol, atol, want = max(rtol, 1.6e-2), max(atol, 8e-3), want.float()
     np.testing.assert_allclose(got, want.numpy(), rtol=rtol, atol=atol, err_msg=what)

@@ -110,11 +110,11 @@ def _complete(info: IOInfo, given: Given | None, shape: tuple[int, ...], fill: F
         return Given(fill(info, shape), label)
     if isinstance(given.value, np.ndarray):
         return given
-    return Given(np.full(shape, given.value, info.dtype), f"all {given.value}")
+    return Given(np.full(shape, given.value, info.array_dtype), f"all {given.value}")
 
 
 def _constant(value: int) -> Fill:
-    return lambda info, shape: np.full(shape, value, info.dtype)
+    return lambda info, shape: np.full(shape, value, info.array_dtype)
 
 
 def _random(method: Method, seed: int) -> Fill:
@@ -124,7 +124,7 @@ def _random(method: Method, seed: int) -> Fill:
 
     def draw(info: IOInfo, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         nonlocal ranges
-        dtype = np.dtype(info.dtype)
+        dtype = np.dtype(info.array_dtype)
         if dtype.kind == "f":
             return generator.standard_normal(shape).astype(dtype)
         if dtype.kind == "b":

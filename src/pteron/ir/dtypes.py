@@ -1,4 +1,4 @@
-"""Element types: the six that live on the GPU, and how the host's wider ones map onto them.
+"""Element types: the seven that live on the GPU, and how the host's wider ones map onto them.
 
 WebGPU has no 64-bit types, so a host int64 or float64 is narrowed on the way in (checked, never
 wrapped) and widened on the way out.
@@ -17,6 +17,7 @@ class DType(Enum):
 
     float32 = ("float32", 4)
     float16 = ("float16", 2)
+    bfloat16 = ("bfloat16", 2)
     int32 = ("int32", 4)
     int8 = ("int8", 1)
     uint8 = ("uint8", 1)
@@ -28,7 +29,12 @@ class DType(Enum):
 
     @property
     def is_float(self) -> bool:  # type: ignore[valid-type]
-        return self in (DType.float32, DType.float16)
+        return self in (DType.float32, DType.float16, DType.bfloat16)
+
+    @property
+    def words(self) -> str:
+        """numpy's name for the elements as they are stored. It has no bfloat16, whose bits are a uint16."""
+        return "uint16" if self is DType.bfloat16 else self.label
 
     def __str__(self) -> str:
         return self.label
@@ -36,7 +42,7 @@ class DType(Enum):
     __repr__ = __str__
 
 
-# Host element type -> (numpy's name for it, how it is stored on the GPU).
+# Host element type -> (its name, which is numpy's where numpy has it; how it is stored on the GPU).
 HOST_TYPES: dict[int, tuple[str, DType]] = {
     ScalarType.BYTE: ("uint8", DType.uint8),
     ScalarType.CHAR: ("int8", DType.int8),
@@ -47,6 +53,7 @@ HOST_TYPES: dict[int, tuple[str, DType]] = {
     ScalarType.FLOAT: ("float32", DType.float32),
     ScalarType.DOUBLE: ("float64", DType.float32),
     ScalarType.BOOL: ("bool", DType.bool),
+    ScalarType.BFLOAT16: ("bfloat16", DType.bfloat16),
     ScalarType.UINT16: ("uint16", DType.int32),
     ScalarType.UINT32: ("uint32", DType.int32),
     ScalarType.UINT64: ("uint64", DType.int32),
@@ -62,6 +69,11 @@ DELEGATE_TYPES: dict[int, tuple[str, DType]] = {
     VkDataType.FLOAT64: ("float64", DType.float32),
     VkDataType.INT64: ("int64", DType.int32),
 }
+
+
+def array_type(host_type: str) -> str:
+    """numpy's name of the dtype in which callers get arrays: numpy has no bfloat16, which float32 holds."""
+    return "float32" if host_type == "bfloat16" else host_type
 
 
 def host_itemsize(host_type: str) -> int:

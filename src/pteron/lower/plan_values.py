@@ -16,6 +16,7 @@ from pteron.lower.budget import Budget
 from pteron.lower.builder import VIEW, Builder
 from pteron.pte import schema
 from pteron.pte.file import ProgramFile
+from pteron.pte.schema import ScalarType
 
 # A planned tensor's place in ExecuTorch's memory: (memory, offset, bytes).
 Place = tuple[int, int, int]
@@ -168,5 +169,6 @@ class PlanValues(Builder):
 def host_type(code: int, what: str) -> tuple[str, DType]:
     known = HOST_TYPES.get(code)
     if known is None:
-        raise UnsupportedError(f"{what}: ExecuTorch's scalar type {code} has no counterpart on the GPU")
+        name = ScalarType(code).name.lower() if code in set(ScalarType) else f"number {code}"
+        raise UnsupportedError(f"{what} has the element type {name}, which has no counterpart on the GPU")
     return known

@@ -154,7 +154,7 @@ def _zeros(method: Method, live: int) -> list[Any]:
     inputs: list[Any] = []
     for port, info in zip(method.graph.inputs, method.inputs, strict=True):
         if isinstance(port.value, Tensor):
-            inputs.append(np.zeros(info.shape_at(live), port.host_type))
+            inputs.append(np.zeros(info.shape_at(live), info.array_dtype))
         else:
             inputs.append(0 if isinstance(port.value, SymInt) else port.value)
     return inputs

@@ -11,9 +11,10 @@ A binding of type `array<x_word>` takes any dtype. The prelude then supplies, fo
     x_put(i, v)               store elements 4i .. 4i+3 (writable bindings)
     x_set(i, v)               store element i (writable bindings of four-byte types)
 
-Narrow types are packed four to a word (two for float16), and a quad is always whole words, so no
-two invocations ever write to the same word. float16 is stored as such and computed as float32,
-which needs no device feature. Any other binding type is taken literally, and only fits its dtype.
+Narrow types are packed four to a word (two for float16 and bfloat16), and a quad is always whole words, so
+no two invocations ever write to the same word. float16 and bfloat16 are stored as such and computed as
+float32, which needs no device feature; stores round to the nearest, to even. Any other binding type is taken
+literally, and only fits its dtype.
 Functions of lib/math.wgsl are there for every kernel that calls them. `//#include name` brings in a file of
 lib/, and lines between `//#if NAME` and `//#end`, bindings too, are there when the define NAME is true. Lines
 between `//#each i N` and `//#end i` are there for every i below the define N: a loop that no compiler rolls.
@@ -185,9 +186,9 @@ def source(
     """The whole shader text: what it depends on, then the file."""
     parts = [f"const WG = {WORKGROUP}u;"]
     parts += [_define(name, value) for name, value in defines.items()]
-    parts += [_lens(b, dtypes[b.name]) for b in kernel.bindings if b.is_generic]
+    lenses = "\n".join(_lens(b, dtypes[b.name]) for b in kernel.bindings if b.is_generic)
     body = _written_out(kernel.text, defines)
-    text = "\n".join([*parts, _mathematics(code + body), code, _FLAT, body])
+    text = "\n".join([*parts, lenses, _mathematics(lenses + code + body), code, _FLAT, body])
     return f"enable f16;\n{text}" if _HALF.search(_COMMENT.sub("", text)) else text
 
 
@@ -249,6 +250,12 @@ _LENSES = {
         "vec4<f32>(unpack2x16float({w}.x), unpack2x16float({w}.y))",
         "vec2<u32>(pack2x16float({v}.xy), pack2x16float({v}.zw))",
     ),
+    DType.bfloat16: (  # the upper half of a float32
+        "vec2<u32>",
+        "f32",
+        "bitcast<vec4<f32>>(({w}.xxyy << vec4<u32>(16u, 0u, 16u, 0u)) & vec4<u32>(0xffff0000u))",
+        "bfloat16_pairs(bitcast<vec4<u32>>({v}))",
+    ),
     DType.int8: (
         "u32",
         "i32",
@@ -293,6 +300,8 @@ def _element(n: str, dtype: DType) -> str:
         return f"return {n}[i >> 2u][i & 3u];"
     if dtype is DType.float16:
         return f"return unpack2x16float({n}[i >> 2u][(i >> 1u) & 1u])[i & 1u];"
+    if dtype is DType.bfloat16:
+        return f"return bitcast<f32>(({n}[i >> 2u][(i >> 1u) & 1u] >> (16u * (i & 1u))) << 16u);"
     if dtype is DType.int8:
         return f"return extractBits(bitcast<i32>({n}[i >> 2u]), (i & 3u) * 8u, 8u);"
     return f"return i32(extractBits({n}[i >> 2u], (i & 3u) * 8u, 8u));"

@@ -23,6 +23,7 @@ from pteron.ops.conv import Window, lift, spread
 LOWEST = {
     DType.float32: 0xFF800000,
     DType.float16: 0xFF800000,  # compared as float32
+    DType.bfloat16: 0xFF800000,
     DType.int32: 0x80000000,
     DType.int8: 2**32 - 128,
     DType.uint8: 0,

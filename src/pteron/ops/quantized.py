@@ -330,7 +330,7 @@ MAPPINGS = {
 }
 
 FLOAT32_EPS = 2.0**-23
-SMALLEST_NORMAL = {DType.float32: 2.0**-126, DType.float16: 2.0**-14}
+SMALLEST_NORMAL = {DType.float32: 2.0**-126, DType.float16: 2.0**-14, DType.bfloat16: 2.0**-126}
 
 
 def choose_blocks(

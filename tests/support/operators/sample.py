@@ -22,6 +22,7 @@ from pteron.plan.sweep import LiveGraph
 from pteron.pte.bytesource import ByteSource
 
 LARGEST, SMALLER = 8, 5
+FLOATS = tuple(dtype for dtype in DType if dtype.is_float)
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,7 @@ class Sample:
 SAMPLES: dict[str, list[Sample]] = {}
 
 
-def sample(
-    names: str, make: Callable[[int], Sequence[Any]], dtypes: Iterable[DType] = (DType.float32, DType.float16)
-) -> None:
+def sample(names: str, make: Callable[[int], Sequence[Any]], dtypes: Iterable[DType] = FLOATS) -> None:
     """`names` stand with blanks between them; `aten.` in front and `.default` behind may be left out."""
     for name in names.split():
         SAMPLES.setdefault(_full_name(name), []).append(Sample(make, tuple(dtypes)))

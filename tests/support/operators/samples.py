@@ -7,10 +7,9 @@ of docs/operators.md, and the shader texts that Tint is asked about.
 from __future__ import annotations
 
 from pteron.ir.dtypes import DType
-from tests.support.operators.sample import LARGEST, Position, T, sample
+from tests.support.operators.sample import FLOATS, LARGEST, Position, T, sample
 
 ANY = tuple(DType)
-FLOATS = (DType.float32, DType.float16)
 INTEGERS = (DType.int32, DType.int8, DType.uint8)
 NUMBERS = (*FLOATS, *INTEGERS)
 WHOLE = (*INTEGERS, DType.bool)

@@ -181,3 +181,11 @@ fn iabove(b: i32, a: i32) -> bool { return b > a; }
 fn ibelow(b: i32, a: i32) -> bool { return b < a; }
 
 fn log_scalar(x: f32) -> f32 { return log4(vec4<f32>(x)).x; }
+
+// Float32 bits as bfloat16, two to a word: rounded to the nearest, to even; what is not a number stays so.
+fn bfloat16_pairs(bits: vec4<u32>) -> vec2<u32> {
+    let rounded = (bits + vec4<u32>(0x7fffu) + ((bits >> vec4<u32>(16u)) & vec4<u32>(1u))) >> vec4<u32>(16u);
+    let is_number = (bits & vec4<u32>(0x7fffffffu)) <= vec4<u32>(0x7f800000u);
+    let half = select(vec4<u32>(0x7fc0u), rounded, is_number);
+    return half.xz | (half.yw << vec2<u32>(16u));
+}
