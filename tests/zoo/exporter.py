@@ -1,0 +1,44 @@
+"""A model of the zoo as a `.pte` file, in one of the ways in which people export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+import pteron
+from tests.support.export import export
+from tests.zoo.model import Model
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Who lowers the program, and whether its live dimension may vary."""
+
+    lowering: (
+        str  # "vulkan": by ExecuTorch's partitioner; "portable": without one; "pteron": by pteron.export
+    )
+    dynamic: bool
+
+    def __str__(self) -> str:
+        return f"{self.lowering} {'dynamic' if self.dynamic else 'static'}"
+
+
+MODES = {
+    str(mode): mode
+    for mode in (
+        Mode("portable", dynamic=True),
+        Mode("vulkan", dynamic=True),
+        Mode("pteron", dynamic=True),
+        Mode("vulkan", dynamic=False),
+        Mode("portable", dynamic=False),
+    )
+}
+
+
+def export_model(model: Model, module: torch.nn.Module, mode: Mode) -> bytes:
+    example = model.inputs(model.largest)
+    shapes = model.dynamic_shapes() if mode.dynamic else None
+    if mode.lowering == "pteron":
+        return pteron.export(module, example, dynamic_shapes=shapes).buffer
+    return export(module, example, shapes, partitioner=mode.lowering == "vulkan")

@@ -1,0 +1,39 @@
+"""The libraries, imported so that their Python parts are enough.
+
+torchvision's wheel brings operators that need the CUDA build of torch. Where they cannot be loaded, its
+import fails for want of two names, which are declared here. Nothing in the zoo calls them.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import logging
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+NMS = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+
+
+@functools.cache
+def load() -> Any:
+    """Import torchvision, after which timm, transformers and diffusers can be imported, too."""
+    import torch
+
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    spec = importlib.util.find_spec("torchvision")
+    assert spec is not None and spec.origin is not None, "torchvision is not installed: run `make setup`"
+    try:
+        torch.ops.load_library(str(Path(spec.origin).with_name("_C.so")))
+    except OSError:
+        library = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            library.define(name + NMS)
+        load.__dict__["library"] = library  # which forgets its names when it is collected
+    import torchvision
+
+    return torchvision

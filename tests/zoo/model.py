@@ -1,0 +1,95 @@
+"""One model of the zoo: how it is made, what it is given, and which dimensions of that may vary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Inputs = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Model:
+    """`inputs(n)` are the arguments at live size n; `live` says which dimension of each argument n is."""
+
+    name: str
+    family: str
+    make: Callable[[], nn.Module]
+    inputs: Callable[[int], Inputs]
+    live: tuple[int | None, ...]
+    sizes: tuple[int, ...]  # the largest first; then in the order in which they are run
+
+    @property
+    def largest(self) -> int:
+        return self.sizes[0]
+
+    def dynamic_shapes(self) -> Any:
+        n = torch.export.Dim("n", min=min(self.sizes), max=self.largest)
+        return (tuple(None if dim is None else {dim: n} for dim in self.live),)
+
+    def build(self) -> nn.Module:
+        """The model with random weights, the same ones every time."""
+        torch.manual_seed(0)
+        return Plain(self.make()).eval()
+
+
+class Plain(nn.Module):
+    """A model that takes tensors by position and returns a tuple of tensors."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(tensors(self.model(*inputs)))
+
+
+def tensors(result: Any) -> Iterator[Tensor]:
+    """The tensors of whatever a model returns. Caches of keys and values are not asked for."""
+    if isinstance(result, Tensor):
+        yield result
+    elif isinstance(result, dict):
+        for value in result.values():
+            yield from tensors(value)
+    elif isinstance(result, (tuple, list)):
+        for value in result:
+            yield from tensors(value)
+
+
+class Calling(nn.Module):
+    """A model that is called with arguments by name, and with fixed options."""
+
+    def __init__(self, model: nn.Module, names: tuple[str, ...], **options: Any) -> None:
+        super().__init__()
+        self.model = model
+        self.names = names
+        self.options = options
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.model(**dict(zip(self.names, inputs, strict=True)), **self.options)
+
+
+def image(size: int, channels: int = 3) -> Callable[[int], Inputs]:
+    """A batch of n images."""
+
+    def make(n: int) -> Inputs:
+        return (torch.randn(n, channels, size, size, generator=torch.Generator().manual_seed(n)),)
+
+    return make
+
+
+def words(limit: int = 90, rows: int = 1) -> Callable[[int], Inputs]:
+    """Rows of n token ids."""
+
+    def make(n: int) -> Inputs:
+        return (torch.randint(3, limit, (rows, n), generator=torch.Generator().manual_seed(n)),)
+
+    return make
+
+
+BATCH = (3, 2)
+LENGTHS = (11, 4, 7)
