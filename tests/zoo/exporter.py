@@ -15,9 +15,7 @@ from tests.zoo.model import Model
 class Mode:
     """Who lowers the program, and whether its live dimension may vary."""
 
-    lowering: (
-        str  # "vulkan": by ExecuTorch's partitioner; "portable": without one; "pteron": by pteron.export
-    )
+    lowering: str  # vulkan: by ExecuTorch's partitioner, portable: without one, pteron: by pteron.export
     dynamic: bool
 
     def __str__(self) -> str:

@@ -23,7 +23,7 @@ TIMED = 3  # calls
 
 @dataclass
 class Result:
-    """What became of a model in a mode. A step is None until it is tried; then True, or the reason why not."""
+    """What became of a model in a mode. A step is None until it is tried, then True, or what was wrong."""
 
     model: str
     mode: str
