@@ -21,7 +21,7 @@ from pteron.ir.dispatch import describe
 from pteron.ir.dtypes import array_type
 from pteron.ir.live import ContentRule, Live
 from pteron.ir.values import Element, Port, Shape, SymInt, Tensor, ValueId, numel
-from pteron.plan.dynamic import check_shape, dynamic_dims
+from pteron.plan.dynamic import check_shape, dynamic_dims, explained
 from pteron.plan.memory import aligned
 from pteron.plan.sweep import LiveGraph
 
@@ -131,7 +131,8 @@ class Method:
         self._check_mine(state)
         changes = self._changes(arrays)
         feeds = self._feeds(arrays)
-        copies = call.prepare(self._executor, state, changes, feeds, lambda: self._check_indices(arrays))
+        with explained(self._live, changes):
+            copies = call.prepare(self._executor, state, changes, feeds, lambda: self._check_indices(arrays))
         return copies, state
 
     def _launch(

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 import pteron
 from pteron.errors import InputError
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.ops.test_float16 import Everything, tokens
 from tests.support.export import export
 from tests.support.programs import check_program

@@ -10,7 +10,7 @@ from pteron.errors import FormatError, InputError, PteronError, UnsupportedError
 from pteron.ir.live import Live
 from pteron.ir.values import Graph, Tensor, ValueId
 from pteron.lower.instructions import check_order
-from pteron.plan.dynamic import dynamic_dims
+from pteron.plan.dynamic import dynamic_dims, explained
 from pteron.plan.sweep import REMEMBERED_PLANS_PER_NODE, LiveGraph
 from tests.support.sketch import Sketch, live, shape_of
 
@@ -295,3 +295,30 @@ def test_dimensions_that_only_vary_together_are_found() -> None:
     dims = dynamic_dims(s.graph, live(s.finish(y)))
     assert 0 in dims[a.id]
     assert 0 in dims[b.id]
+
+
+def test_a_size_that_the_exporter_fixed_is_explained() -> None:
+    """A size list that holds the largest size: the input, the dimension, the node, and whose doing it is."""
+    s = Sketch()
+    x = s.input(6, 8)
+    y = s.add("aten.relu.default", x, shape=(6, 8))
+    z = s.add("aten.view_copy.default", y, (6, 2, 4), shape=(6, 2, 4))
+    graph = live(s.finish(z))
+    changes = {x.id: (5, 8)}
+    with pytest.raises(InputError) as refused, explained(graph, changes):
+        graph.resize(changes)
+    said = str(refused.value)
+    assert said.startswith(f"{x.name}: dimension 0 is 5, but the program runs only at 6.")
+    assert "aten.view_copy.default (node 1): 40 elements cannot be viewed as (6, 2, 4)" in said
+    assert "The exporter made this size a constant" in said and "dynamic_shapes" in said
+
+
+def test_a_size_that_does_not_suit_is_not_blamed_on_the_exporter() -> None:
+    s = Sketch()
+    x = s.input(6, 8)
+    y = s.add("aten.view_copy.default", x, (-1, 16), shape=(3, 16))
+    graph = live(s.finish(y))
+    changes = {x.id: (5, 8)}
+    with pytest.raises(InputError, match=r"^aten.view_copy.default") as refused, explained(graph, changes):
+        graph.resize(changes)
+    assert "exporter" not in str(refused.value)

@@ -30,12 +30,12 @@ def give_up(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    from pteron.gpu.wgpu.device import Device
+    from pteron.devices import open_device
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, give_up)
     libraries.load()
-    device = Device()
+    device = open_device()
     results = sys.stdout
     sys.stdout = sys.stderr  # exporters print
     for line in sys.stdin:

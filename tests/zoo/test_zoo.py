@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.zoo.exporter import MODES, Mode
 from tests.zoo.table import LEAN, table
 from tests.zoo.trial import try_model

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import pteron
-from pteron.gpu.wgpu.device import Device
+from pteron.devices import Device
 from tests.support.replay import poison
 from tests.zoo.exporter import Mode, export_model
 from tests.zoo.model import Model

@@ -8,6 +8,8 @@ size in other inputs. All of it is integer arithmetic on the rules; nothing runs
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pteron.errors import InputError
 from pteron.ir.dispatch import describe
@@ -57,6 +59,50 @@ def dynamic_dims(graph: Graph, live: LiveGraph) -> dict[ValueId, tuple[int, ...]
         }
     )
     return {value: tuple(sorted(dims)) for value, dims in found.items()}
+
+
+@contextmanager
+def explained(live: LiveGraph, changes: Mapping[ValueId, Live]) -> Iterator[None]:
+    """Around a sweep: if it refuses a size that the exporter made a constant, the error says so."""
+    try:
+        yield
+    except InputError as error:
+        for port in live.graph.inputs:
+            for dim, size in _changed_dims(port, changes):
+                if not _varies(live, port, dim):
+                    raise InputError(_frozen(port, dim, size, error)) from None
+        raise
+
+
+def _changed_dims(port: Port, changes: Mapping[ValueId, Live]) -> Iterator[tuple[int, int]]:
+    shape = changes.get(port.value.id) if isinstance(port.value, Tensor) else None
+    if isinstance(shape, tuple):
+        yield from (
+            (d, n) for d, (n, most) in enumerate(zip(shape, port.max_shape, strict=True)) if n != most
+        )
+
+
+def _varies(live: LiveGraph, port: Port, dim: int) -> bool:
+    """Whether any smaller size is accepted, in this input alone or in every dimension of the same size."""
+    assert isinstance(port.value, Tensor)
+    most = port.max_shape[dim]
+    inputs = [p.value for p in live.graph.inputs if p.resizable and isinstance(p.value, Tensor)]
+    for size in {most - 1, -(-most // 2), -(-most // 4), 1} - {most}:
+        alone = (*port.max_shape[:dim], size, *port.max_shape[dim + 1 :])
+        together: dict[ValueId, Live] = {
+            t.id: tuple(size if n == most else n for n in t.max_shape) for t in inputs
+        }
+        if live.preview({port.value.id: alone}) is not None or live.preview(together) is not None:
+            return True
+    return False
+
+
+def _frozen(port: Port, dim: int, size: int, error: InputError) -> str:
+    return (
+        f"{port.name}: dimension {dim} is {size}, but the program runs only at {port.max_shape[dim]}. "
+        f"The exporter made this size a constant of the program. The first node that refuses another: {error}. "
+        f"Export the model again, with dimension {dim} of {port.name} in dynamic_shapes"
+    )
 
 
 def check_shape(port: Port, shape: Shape) -> None:
