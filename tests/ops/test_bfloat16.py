@@ -10,8 +10,8 @@ import torch
 from torch.nn import functional
 
 import pteron
-from pteron.errors import InputError
 from pteron.devices import Device
+from pteron.errors import InputError
 from tests.ops.test_float16 import Everything, tokens
 from tests.support.export import export
 from tests.support.programs import check_program

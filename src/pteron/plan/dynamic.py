@@ -100,7 +100,7 @@ def _varies(live: LiveGraph, port: Port, dim: int) -> bool:
 def _frozen(port: Port, dim: int, size: int, error: InputError) -> str:
     return (
         f"{port.name}: dimension {dim} is {size}, but the program runs only at {port.max_shape[dim]}. "
-        f"The exporter made this size a constant of the program. The first node that refuses another: {error}. "
+        f"The exporter made this size a constant. The first node that refuses another: {error}. "
         f"Export the model again, with dimension {dim} of {port.name} in dynamic_shapes"
     )
 
