@@ -1,0 +1,270 @@
+"""Ctrl-C at any moment of a call: the interrupt stays an interrupt, and the next calls are right.
+
+A trace function raises KeyboardInterrupt at one line after the other; real signals come at random times.
+"""
+
+import linecache
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pteron
+from tests.support import DATA
+
+OURS = str(Path(pteron.__file__).parent)
+LONG, SHORT = 128, 5
+
+
+@pytest.fixture(scope="module")
+def method(device):
+    with pteron.load(DATA / "dyn_rms.pte", device=device) as program:
+        yield program.method()
+
+
+def inputs_at(method, size):
+    generator = np.random.default_rng(size)
+    return [generator.standard_normal(info.shape_at(size)).astype(info.dtype) for info in method.inputs]
+
+
+class InterruptAt:
+    """Raises KeyboardInterrupt at the line of Pteron's code with this number.
+
+    A trace function sees the line of a `with` twice: on the way in, and on the way out before `__exit__`.
+    CPython delivers no signal at the second place, and an exception there would skip `__exit__`. So it is
+    left out.
+    """
+
+    def __init__(self, number):
+        self.left = number
+        self.entered = set()  # (frame, line) of `with` statements
+
+    def __enter__(self):
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(None)
+
+    def _trace(self, frame, event, argument):
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        if event == "line" and not self._leaves_with(frame):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self._trace
+
+    def _leaves_with(self, frame):
+        place = id(frame), frame.f_lineno
+        if not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with "):
+            return False
+        if place in self.entered:
+            self.entered.remove(place)
+            return True
+        self.entered.add(place)
+        return False
+
+
+def lock_is_free(device):
+    """Whether another thread gets the device's lock."""
+    got = []
+
+    def take():
+        if device.lock.acquire(timeout=10):
+            device.lock.release()
+            got.append(True)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    return bool(got)
+
+
+def each_line(call):
+    """Call again and again, interrupted one line later each time, until it gets through."""
+    number = 0
+    while True:
+        number += 1
+        try:
+            with InterruptAt(number) as interrupt:
+                call()
+        except KeyboardInterrupt:
+            yield number
+        else:
+            assert interrupt.left > 0
+            return
+
+
+def test_an_interrupt_at_any_line_leaves_a_method_that_is_right(method):
+    given = {size: inputs_at(method, size) for size in (LONG, SHORT)}
+    wanted = {size: method(*inputs) for size, inputs in given.items()}
+    count = 0
+    # The first call afterwards is once at the shape that was interrupted, and once at the other one.
+    for order in ((LONG, SHORT), (SHORT, LONG)):
+        for _ in each_line(lambda: (method(*given[LONG]), method(*given[SHORT]))):
+            for size in order:
+                np.testing.assert_array_equal(method(*given[size]), wanted[size])
+            count += 1
+    assert count > 600, "hardly any line was interrupted: the trace does not see the code"
+    assert lock_is_free(method.device)
+
+
+def test_an_interrupt_at_the_first_call_at_a_shape_plans_nothing_wrong(device):
+    """Shapes that were never seen before plan and pack as well."""
+    with pteron.load(DATA / "dyn_rms.pte", device=device) as program:
+        method = program.method()
+        sizes = iter(range(1, LONG))
+        size = next(sizes)
+        reference = {}
+        for number in range(1, 10_000, 7):
+            given = inputs_at(method, size)
+            try:
+                with InterruptAt(number):
+                    method(*given)
+            except KeyboardInterrupt:
+                with pteron.load(DATA / "dyn_rms.pte", device=device) as fresh:
+                    reference[size] = fresh.method()(*given)
+                np.testing.assert_array_equal(method(*given), reference[size])
+                size = next(sizes)
+            else:
+                break
+        assert len(reference) > 20
+
+
+def test_a_state_is_right_after_an_interrupt(device):
+    """Caches keep what finished calls wrote, whatever was interrupted in between."""
+    with pteron.load(DATA / "sdpa_dyn.pte", device=device) as program:
+        method = program.method()
+        state, other = method.new_state(), method.new_state()
+        positions = [i for i, info in enumerate(method.inputs) if np.dtype(info.dtype).kind == "i"]
+        first, second = inputs_at(method, 6), inputs_at(method, 1)
+        for place in positions:
+            first[place][...] = 0
+            second[place][...] = 6
+        method(*first, state=other)
+        wanted = method(*second, state=other)
+        for _ in each_line(lambda: (method(*first, state=state), method(*second, state=state))):
+            method(*first, state=state)
+            for one, expected in zip(method(*second, state=state), wanted, strict=True):
+                np.testing.assert_array_equal(one, expected)
+
+
+def test_a_result_that_was_interrupted_can_be_asked_for_again(method):
+    long = inputs_at(method, LONG)
+    wanted = method(*long)
+    pending = None
+
+    def call():
+        nonlocal pending
+        pending = method.submit(*long)
+        sys.settrace(None)  # only reading is interrupted here
+
+    number = 0
+    while True:
+        number += 1
+        call()
+        try:
+            with InterruptAt(number):
+                pending.result()
+        except KeyboardInterrupt:
+            np.testing.assert_array_equal(pending.result()[0], wanted)
+        else:
+            break
+    assert number > 10
+
+
+SIGNALS = """
+import os, random, signal, sys, threading, time
+import numpy as np
+import pteron
+
+random.seed(1)
+program = pteron.load(sys.argv[1])
+method = program.method()
+def inputs(size):
+    draw = np.random.default_rng(size).standard_normal
+    return [draw(info.shape_at(size)).astype(info.dtype) for info in method.inputs]
+calls = {size: inputs(size) for size in (128, 5, 64, 1)}
+wanted = {size: method(*given) for size, given in calls.items()}
+signal.signal(signal.SIGINT, signal.default_int_handler)
+running = True
+def shoot():
+    while running:
+        time.sleep(random.uniform(0.0002, 0.004))
+        os.kill(os.getpid(), signal.SIGINT)
+interrupted = done = 0
+thread = threading.Thread(target=shoot, daemon=True)
+thread.start()
+while interrupted < int(sys.argv[2]):
+    try:
+        size = random.choice(list(calls))
+        got = method(*calls[size])
+        assert np.array_equal(got, wanted[size]), f"wrong at {size}"
+        done += 1
+    except KeyboardInterrupt:
+        interrupted += 1
+while running:
+    try:
+        running = False
+        thread.join()
+    except KeyboardInterrupt:
+        running = True
+for size, given in calls.items():
+    assert np.array_equal(method(*given), wanted[size])
+program.close()
+print("interrupted", interrupted, "done", done)
+"""
+
+
+def test_real_signals_at_random_times():
+    """In a process of its own: a fault would abort it."""
+    ran = subprocess.run(
+        [sys.executable, "-c", SIGNALS, str(DATA / "dyn_rms.pte"), "300"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert "interrupted 300" in ran.stdout
+    assert "Exception ignored" not in ran.stderr, "an interrupt was swallowed inside a callback"
+
+
+def test_closing_while_threads_are_in_calls(device):
+    """Threads that call a program which is closed get their answer, or an error of ours."""
+    for _ in range(15):
+        program = pteron.load(DATA / "dyn_rms.pte", device=device)
+        method = program.method()
+        given = inputs_at(method, LONG)
+        wanted = method(*given)
+        failures, finished = [], []
+
+        def work(method=method, given=given, wanted=wanted, failures=failures, finished=finished):
+            try:
+                while True:
+                    if not np.array_equal(method(*given), wanted):
+                        failures.append("wrong")
+            except pteron.PteronError as error:
+                finished.append(str(error))
+            except BaseException as error:
+                failures.append(repr(error))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(random.uniform(0, 0.02))
+        program.close()
+        for thread in threads:
+            thread.join(timeout=60)
+        assert not failures and len(finished) == 4
+        assert all("closed" in text for text in finished)
+
+
+def test_signals_are_what_they_were():
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -1,0 +1,170 @@
+"""A call is a value: several may be under way, and each gives its own outputs."""
+
+import asyncio
+import gc
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+import pteron
+from tests.support import DATA
+
+
+@pytest.fixture(scope="module")
+def method(device):
+    with pteron.load(DATA / "dyn_rms.pte", device=device) as program:
+        yield program.method()
+
+
+def inputs_at(method, size):
+    generator = np.random.default_rng(size)
+    return [generator.standard_normal(info.shape_at(size)).astype(info.dtype) for info in method.inputs]
+
+
+def test_two_calls_under_way_at_different_shapes(method):
+    sizes = (128, 3, 77, 1)
+    wanted = {size: method(*inputs_at(method, size)) for size in sizes}
+    for first in sizes:
+        for second in sizes:
+            one, other = method.submit(*inputs_at(method, first)), method.submit(*inputs_at(method, second))
+            assert not one.done and not other.done
+            np.testing.assert_array_equal(other.result()[0], wanted[second])
+            np.testing.assert_array_equal(one.result()[0], wanted[first])
+
+
+def test_a_third_call_fetches_the_oldest_and_loses_nothing(method, device):
+    sizes = (9, 8, 7, 6, 5)
+    wanted = [method(*inputs_at(method, size)) for size in sizes]
+    both = [method.submit(*inputs_at(method, size)) for size in sizes[:2]]  # makes the second buffer
+    before = device.allocations
+    pending = [method.submit(*inputs_at(method, size)) for size in sizes]
+    assert [p.done for p in pending] == [True, True, True, False, False]
+    for one, expected in zip(pending, wanted, strict=True):
+        np.testing.assert_array_equal(one.result()[0], expected)
+    assert device.allocations == before, "two staging buffers serve any number of calls"
+    assert all(one.done for one in both)
+
+
+def test_a_result_nobody_wants_blocks_nobody(method, device):
+    given = inputs_at(method, 4)
+    method.submit(*given)
+    gc.collect()
+    before = device.allocations
+    for _ in range(5):
+        method.submit(*given)
+    assert device.allocations == before
+
+
+def test_awaiting_does_not_block_the_event_loop(method):
+    sizes = (128, 3)
+    wanted = [method(*inputs_at(method, size)) for size in sizes]
+
+    async def both():
+        beats = 0
+
+        async def beat():
+            nonlocal beats
+            while True:
+                beats += 1
+                await asyncio.sleep(0)
+
+        heart = asyncio.create_task(beat())
+        got = await asyncio.gather(*(as_coroutine(method.submit(*inputs_at(method, s))) for s in sizes))
+        heart.cancel()
+        return got, beats
+
+    async def as_coroutine(pending):
+        return await pending
+
+    got, beats = asyncio.run(both())
+    for outputs, expected in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(outputs[0], expected)
+    assert beats > 1
+
+
+def test_a_timeout_raises_and_the_result_comes_later(method):
+    given = inputs_at(method, 128)
+    wanted = method(*given)
+    pending = method.submit(*given)
+    try:
+        pending.result(timeout=0)
+    except pteron.DeviceError as error:
+        assert "timeout=" in str(error)
+    np.testing.assert_array_equal(pending.result()[0], wanted)
+    np.testing.assert_array_equal(method(*given), wanted)
+
+
+def test_a_result_of_a_closed_program_says_so(device):
+    with pteron.load(DATA / "dyn_rms.pte", device=device) as program:
+        method = program.method()
+        pending = method.submit(*inputs_at(method, 3))
+    with pytest.raises(pteron.PteronError, match="closed before this result was read"):
+        pending.result()
+
+
+def test_a_closed_state_is_refused(device):
+    with pteron.load(DATA / "sdpa_dyn.pte", device=device) as program:
+        method = program.method()
+        state = method.new_state()
+        state.close()
+        with pytest.raises(pteron.PteronError, match="new_state"):
+            method(*inputs_at(method, 3), state=state)
+
+
+def test_after_loading_nothing_reads_the_file(device, tmp_path):
+    """A mapped file that is cut short kills the process at the next read."""
+    path = tmp_path / "model.pte"
+    shutil.copy(DATA / "sdpa_dyn.pte", path)
+    with pteron.load(path, device=device) as program:
+        method = program.method()
+        given = inputs_at(method, 4)
+        for place, info in enumerate(method.inputs):
+            if np.dtype(info.dtype).kind == "i":
+                given[place][...] = 0
+        wanted = method(*given)
+        os.truncate(path, 0)
+        state = method.new_state()
+        state.reset()
+        for one, expected in zip(method(*given, state=state), wanted, strict=True):
+            np.testing.assert_array_equal(one, expected)
+
+
+def test_a_file_that_shrinks_before_loading_is_an_error(device, tmp_path):
+    path = tmp_path / "model.pte"
+    shutil.copy(DATA / "dyn_rms.pte", path)
+    with pteron.load(path, device=device) as program:
+        os.truncate(path, 100)
+        with pytest.raises(pteron.FormatError, match=r"cut to 100 bytes after it was opened"):
+            program.method()
+
+
+def test_dropped_arrays_are_not_counted(method, device):
+    given = inputs_at(method, 16)
+    gc.collect()
+    before = device.allocated_nbytes
+    kept = [method(*given, keep_on_gpu=True) for _ in range(10)]
+    assert device.allocated_nbytes > before
+    del kept
+    gc.collect()
+    assert device.allocated_nbytes == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_is_refused_at_once(method):
+    given = inputs_at(method, 3)
+    wanted = method(*given)
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            method(*given)
+        except BaseException as error:
+            os.write(write, f"{type(error).__name__}: {error}".encode())
+        os._exit(0)
+    os.close(write)
+    said = os.read(read, 1000).decode()
+    os.waitpid(child, 0)
+    assert said.startswith("DeviceError") and "spawn" in said
+    np.testing.assert_array_equal(method(*given), wanted)
