@@ -144,7 +144,7 @@ class Method:
         integers = {p.name: self._integer(p.value) for p in self.graph.outputs if isinstance(p.value, SymInt)}
 
         def finish(data: memoryview) -> list[Any]:
-            return [_output(port, data, reads, integers) for port in self.graph.outputs]
+            return [_output(port, data, reads, integers, self.graph.counts) for port in self.graph.outputs]
 
         return call.launch(self._executor, state, copies, reads.values(), finish)
 
@@ -223,6 +223,11 @@ class Method:
                 after.append((self._executor.buffer(port.value, state), 0, kept, 0, nbytes))
             outputs.append(GpuArray(self.device, kept, port.value.dtype, port.host_type, shape))
         self._executor.run(state, before, after)
+        for port, kept in zip(self.graph.outputs, outputs, strict=True):
+            counter = self.graph.counts.get(port.value.id) if isinstance(port.value, Tensor) else None
+            if counter is not None:  # only the GPU knows the length
+                buffer = self._executor.buffer(counter, state)
+                kept.shape = (call.read_back(self.device, buffer, 4, _count), *kept.shape[1:])
         return outputs
 
     def _integer(self, value: SymInt) -> Live:
@@ -342,7 +347,13 @@ def _id(port: Port) -> ValueId:
     return port.value.id if isinstance(port.value, (Tensor, SymInt)) else ValueId(-1)
 
 
-def _output(port: Port, data: memoryview, reads: dict[ValueId, Read], integers: dict[str, Live]) -> Any:
+def _output(
+    port: Port,
+    data: memoryview,
+    reads: dict[ValueId, Read],
+    integers: dict[str, Live],
+    counts: dict[ValueId, Tensor],
+) -> Any:
     if isinstance(port.value, SymInt):
         return integers[port.name]
     if not isinstance(port.value, Tensor):
@@ -350,7 +361,13 @@ def _output(port: Port, data: memoryview, reads: dict[ValueId, Read], integers: 
     read = reads[port.value.id]
     if not read.nbytes:
         return np.empty(read.shape, array_type(port.host_type))
-    return from_gpu(read.bytes_in(data), port.value.dtype, port.host_type, read.shape)
+    array = from_gpu(read.bytes_in(data), port.value.dtype, port.host_type, read.shape)
+    counter = counts.get(port.value.id)
+    return array if counter is None else array[: _count(reads[counter.id].bytes_in(data))]
+
+
+def _count(data: memoryview) -> int:
+    return int(np.frombuffer(data, np.int32, 1)[0])
 
 
 def _describe(port: Port, dims: tuple[int, ...]) -> IOInfo:

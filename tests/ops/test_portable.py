@@ -209,6 +209,42 @@ def test_repeat_interleave(device: Device) -> None:
     check_rule(device, "aten.repeat_interleave.Tensor", make, repeat, (9, 4, 3, 9))
 
 
+# -- results as long as their data says -------------------------------------------------------------
+
+COUNTED = (
+    torch.nonzero,
+    lambda x: x[x > 0],
+    lambda x: x[x[:, 0] > 0],
+    lambda x: x.masked_select(x[:1] > 0),
+)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
+def test_results_as_long_as_their_data_says(device: Device, dtype: torch.dtype) -> None:
+    """Live shapes change, and so do the counts within one shape; none at all, too."""
+    module = Outputs(lambda x: [function(x) for function in COUNTED])
+    rows = torch.export.Dim("rows", min=1, max=40)
+    make = lambda n: numbers(n, 7, dtype=dtype)
+    pte = export(module, (make(40),), {"inputs": ({0: rows},)}, partitioner=False, any_operator=True)
+    with pteron.load(pte, device=device) as program:
+        method = program.method()
+        assert method.outputs[0].dynamic_dims == (0,)
+        given = [make(40), make(3), make(40), -make(17).abs(), torch.zeros(5, 7, dtype=dtype), make(40)]
+        for x in given:
+            for got, want in zip(method.execute([x]), module(x), strict=True):
+                np.testing.assert_array_equal(got, want.numpy())
+        kept = method.execute([given[0]], keep_on_gpu=True)
+        for got, want in zip(kept, module(given[0]), strict=True):
+            np.testing.assert_array_equal(got.numpy(), want.numpy())
+
+
+def test_nothing_may_follow_a_result_of_unknown_length(device: Device) -> None:
+    pte = export(Outputs(lambda x: [x[x > 0] * 2]), (torch.randn(5, 3),), partitioner=False)
+    said = r"aten::index\.Tensor_out.*depends on the data, and aten\.mul"
+    with pytest.raises(pteron.UnsupportedError, match=said):
+        pteron.load(pte, device=device).method()
+
+
 # -- gradients --------------------------------------------------------------------------------------
 
 CONVOLUTIONS = [

@@ -48,7 +48,7 @@ class Uses:
     def __init__(self, graph: Graph) -> None:
         self.readers: dict[ValueId, list[Node]] = defaultdict(list)
         self.writer: dict[ValueId, Node] = {}
-        self._outputs = {p.value.id for p in graph.outputs if isinstance(p.value, Tensor)}
+        self._outputs = {tensor.id for tensor in graph.results}
         self._moving = {t.id for t in graph.states}
         for node in graph.nodes:
             for value in dict.fromkeys(node.reads):

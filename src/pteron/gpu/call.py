@@ -78,9 +78,8 @@ def plan_reads(executor: Executor, last_row: bool) -> dict[ValueId, Read]:
     """Where in the staging buffer each output goes, and how much of it."""
     reads: dict[ValueId, Read] = {}
     place = 0
-    for port in executor.graph.outputs:
-        tensor = port.value
-        if isinstance(tensor, Tensor) and tensor.id not in reads:
+    for tensor in executor.graph.results:
+        if tensor.id not in reads:
             shape = executor.live.shape(tensor)
             read = Read.of(tensor, shape, shape[-1:] if last_row and numel(shape) else shape, place)
             reads[tensor.id] = read

@@ -82,15 +82,15 @@ class Executor:
             for site in self.sites:
                 if not site.uses_state:
                     site.group = self.bind(site, None)
-            outputs = [p.value for p in self.graph.outputs if isinstance(p.value, Tensor)]
-            self.staging = StagingPool(owned, sum(aligned(tensor.max_nbytes) for tensor in outputs))
+            results = sum(aligned(tensor.max_nbytes) for tensor in self.graph.results)
+            self.staging = StagingPool(owned, results)
 
     # -- load -----------------------------------------------------------------------------------
 
     def _used_constants(self) -> list[Tensor]:
         states = {t.id for t in self.graph.states}
         used = {v.id for node in self.graph.nodes for v in node.reads}
-        used |= {p.value.id for p in self.graph.outputs if isinstance(p.value, Tensor)}
+        used |= {tensor.id for tensor in self.graph.results}
         return [
             t for t in self.graph.tensors() if t.constant is not None and t.id in used and t.id not in states
         ]

@@ -140,6 +140,8 @@ class Graph:
     outputs: list[Port] = field(default_factory=list)
     states: list[Tensor] = field(default_factory=list)
     elements: list[Element] = field(default_factory=list)
+    # Outputs as long as their data says, and where on the GPU their length is counted.
+    counts: dict[ValueId, Tensor] = field(default_factory=dict)
 
     def tensor(
         self, dtype: DType, shape: Shape, name: str, constant: Constant | Joined | None = None
@@ -154,6 +156,12 @@ class Graph:
         symint = SymInt(ValueId(len(self.values)), name)
         self.values.append(symint)
         return symint
+
+    @property
+    def results(self) -> list[Tensor]:
+        """The tensors that a caller may read back."""
+        outputs = [port.value for port in self.outputs if isinstance(port.value, Tensor)]
+        return [*outputs, *(self.counts[t.id] for t in outputs if t.id in self.counts)]
 
     def tensors(self) -> Iterator[Tensor]:
         return (value for value in self.values if isinstance(value, Tensor))

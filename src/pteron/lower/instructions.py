@@ -22,6 +22,7 @@ from pteron.lower import control
 from pteron.lower import kernel_calls as outside
 from pteron.lower.budget import Budget, TooLarge
 from pteron.lower.builder import CAST, WRITE_BACK
+from pteron.lower.data_sizes import lower_data_sized, refuse_readers
 from pteron.lower.delegate import Inlining, split_call
 from pteron.lower.plan_values import Place, PlanValues, host_type
 from pteron.pte import schema, vulkan
@@ -97,6 +98,7 @@ class Lowering(PlanValues):
                 self.problem("control flow", "the method", str(error))
         graph.outputs = [self._output(n, index) for n, index in enumerate(self.plan.outputs)]
         self._find_states()
+        refuse_readers(self)
 
     # -- inputs, outputs, state -----------------------------------------------------------------
 
@@ -249,6 +251,8 @@ class Lowering(PlanValues):
             return
         if special is not None:
             special(self, call.args, where)
+            return
+        if lower_data_sized(self, kernel, call.args, where):
             return
         inputs, outputs = self._split(kernel, call.args)
         if not outputs:

@@ -1,10 +1,12 @@
-"""Operators that count as they go: masked_scatter, and repeat_interleave.
+"""Operators that count as they go: masked_scatter, repeat_interleave, nonzero, masked_select.
 
 Where an element goes depends on how many came before it. The mask is counted block by block, the blocks'
 counts are summed up, and each block then numbers its own elements.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from pteron.ir.rule import (
     Bound,
@@ -21,7 +23,7 @@ from pteron.ir.rule import (
     quads,
     threads,
 )
-from pteron.ops.shapes import broadcast, broadcast_strides, merge
+from pteron.ops.shapes import MAX_RANK, broadcast, broadcast_strides, merge
 
 BLOCK = 128  # elements that one invocation counts
 SUM = "fn merge(a: y_t, b: y_t) -> y_t { return a + b; }"
@@ -37,18 +39,19 @@ def running_total(x: LiveTensor | Scratch, count: int, out: Scratch) -> Dispatch
     return Dispatch("scan", {"x": x, "y": out}, params, threads(1 if count else 0), code=SUM)
 
 
-def numbered(mask: Scratch | LiveTensor, count: int, most: int) -> tuple[Scratch, list[Dispatch]]:
-    """How many elements before each of `count` are set, and the dispatches that find out."""
+def numbered(mask: Scratch | LiveTensor, count: int, most: int) -> tuple[Scratch, Scratch, list[Dispatch]]:
+    """How many elements are set before each of `count`, and at the end of each block; and the dispatches."""
     counts = Scratch("counts", 4 * max(1, blocks(most)), DType.int32)
     ends = Scratch("ends", 4 * max(1, blocks(most)), DType.int32)
     before = Scratch("before", 4 * max(1, most), DType.int32)
     params = {"count": count, "block": BLOCK}
     grid = threads(blocks(count))
-    return before, [
+    dispatches = [
         Dispatch("count_set", {"mask": mask, "counts": counts}, params, grid),
         running_total(counts, blocks(count), ends),
         Dispatch("number_set", {"mask": mask, "ends": ends, "before": before}, params, grid),
     ]
+    return before, ends, dispatches
 
 
 @op("aten.masked_scatter.default")
@@ -58,7 +61,7 @@ def masked_scatter(x: LiveTensor, mask: LiveTensor, source: LiveTensor, out: Liv
     out.resize(shape)
     check(source.numel > 0 or not out.numel, f"source {describe(source.shape)} has no elements")
     wide = Scratch("mask", max(4, numel(out.max_shape)), DType.bool)
-    before, counting = numbered(wide, out.numel, numel(out.max_shape))
+    before, _, counting = numbered(wide, out.numel, numel(out.max_shape))
     sizes, (walk,) = merge(shape, broadcast_strides(x.shape, shape))
     params: dict[str, Number] = {
         "quads": quads(out.numel),
@@ -69,15 +72,15 @@ def masked_scatter(x: LiveTensor, mask: LiveTensor, source: LiveTensor, out: Liv
     }
     bindings: dict[str, Bound] = {"x": x, "mask": wide, "before": before, "source": source, "y": out}
     return [
-        spread_mask(mask, shape, wide),
+        spread(mask, shape, wide),
         *counting,
         Dispatch("masked_scatter", bindings, params, threads(quads(out.numel))),
     ]
 
 
-def spread_mask(mask: LiveTensor, shape: tuple[int, ...], out: Scratch) -> Dispatch:
-    """The mask broadcast to a shape."""
-    sizes, (walk,) = merge(shape, broadcast_strides(mask.shape, shape))
+def spread(x: LiveTensor, shape: tuple[int, ...], out: Scratch) -> Dispatch:
+    """A tensor broadcast to a shape."""
+    sizes, (walk,) = merge(shape, broadcast_strides(x.shape, shape))
     count = quads(numel(shape))
     params: dict[str, Number] = {
         "quads": count,
@@ -86,7 +89,86 @@ def spread_mask(mask: LiveTensor, shape: tuple[int, ...], out: Scratch) -> Dispa
         "sizes": sizes,
         "strides": walk,
     }
-    return Dispatch("strided_copy", {"x": mask, "y": out}, params, threads(count))
+    return Dispatch("strided_copy", {"x": x, "y": out}, params, threads(count))
+
+
+# -- results as long as their data says ------------------------------------------------------------
+
+
+@op("aten.nonzero.default")
+def nonzero(x: LiveTensor, outs: Sequence[LiveTensor]) -> list[Dispatch]:
+    """The coordinates of every element that is not 0, and how many there are."""
+    places, total = outs
+    check(x.rank <= MAX_RANK, f"x {describe(x.shape)} has more than {MAX_RANK} dimensions")
+    places.resize((x.numel, x.rank))
+    before, ends, counting = numbered(x, x.numel, numel(x.max_shape))
+    params: dict[str, Number] = {"count": x.numel, "rank": x.rank, "sizes": x.shape}
+    bindings: dict[str, Bound] = {"x": x, "before": before, "y": places}
+    return [
+        *counting,
+        Dispatch("nonzero", bindings, params, threads(x.numel)),
+        store_total(ends, x.numel, total),
+    ]
+
+
+@op("aten.masked_select.default")
+def masked_select(x: LiveTensor, mask: LiveTensor, outs: Sequence[LiveTensor]) -> list[Dispatch]:
+    """The elements of x where the mask is set, and how many there are."""
+    shape = broadcast(x.shape, mask.shape)
+    out, total = outs
+    out.resize((numel(shape),))
+    most = numel(out.max_shape)
+    wide = Scratch("wide", max(16, most * x.dtype.itemsize), x.dtype)
+    flags = Scratch("mask", max(16, most), DType.bool)
+    return [
+        spread(x, shape, wide),
+        spread(mask, shape, flags),
+        *gathered(wide, flags, numel(shape), most, out, total),
+    ]
+
+
+@op("pteron.select_rows")
+def select_rows(x: LiveTensor, mask: LiveTensor, outs: Sequence[LiveTensor]) -> list[Dispatch]:
+    """x[mask]: the rows of x where the mask, which covers its first dimensions, is set; and how many."""
+    lead, rest = x.shape[: mask.rank], x.shape[mask.rank :]
+    check(
+        mask.rank > 0 and lead == mask.shape,
+        f"the mask {describe(mask.shape)} does not cover the first dimensions of x {describe(x.shape)}",
+    )
+    out, total = outs
+    out.resize((mask.numel, *rest))
+    return gathered(x, mask, mask.numel, numel(mask.max_shape), out, total)
+
+
+def gathered(
+    x: LiveTensor | Scratch,
+    mask: LiveTensor | Scratch,
+    count: int,
+    most: int,
+    out: LiveTensor,
+    total: LiveTensor,
+) -> list[Dispatch]:
+    """The rows of x, of `count` of them, where the mask is set."""
+    before, ends, counting = numbered(mask, count, most)
+    places = Scratch("places", 4 * max(1, most), DType.int32)
+    row = numel(out.shape[1:])
+    listing: dict[str, Bound] = {"mask": mask, "before": before, "places": places}
+    taking: dict[str, Bound] = {"x": x, "places": places, "y": out}
+    params = {"quads": quads(out.numel), "row": row, "count": count}
+    return [
+        *counting,
+        Dispatch("list_set", listing, {"count": count}, threads(count)),
+        Dispatch("take_rows", taking, params, threads(quads(out.numel))),
+        store_total(ends, count, total),
+    ]
+
+
+def store_total(ends: Scratch, count: int, total: LiveTensor) -> Dispatch:
+    total.resize((1,))
+    return Dispatch("store_total", {"ends": ends, "y": total}, {"blocks": blocks(count)}, (1, 1, 1))
+
+
+# -- repetition ------------------------------------------------------------------------------------
 
 
 @op("aten.repeat_interleave.Tensor")

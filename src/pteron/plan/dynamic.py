@@ -58,6 +58,8 @@ def dynamic_dims(graph: Graph, live: LiveGraph) -> dict[ValueId, tuple[int, ...]
             for i, t in inputs.items()
         }
     )
+    for counted in graph.counts:
+        found[counted].add(0)
     return {value: tuple(sorted(dims)) for value, dims in found.items()}
 
 

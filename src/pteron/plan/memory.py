@@ -130,6 +130,6 @@ def lifetimes(graph: Graph, layout: Layout) -> list[Interval]:
     for node in graph.nodes:
         for value in (*node.reads, *node.writes):
             use(value, node.index)
-    for port in graph.outputs:
-        use(port.value, end)
+    for tensor in graph.results:
+        use(tensor, end)
     return list(spans.values())

@@ -207,6 +207,9 @@ for accumulate in (False, True):
     )
 
 sample("masked_scatter", lambda n: [X(n, 3), B(3), X(n, 3), X(n, 3)], ANY)
+sample("nonzero", lambda n: [X(n, 3), [I(3 * n, 2), I(1)]], ANY)
+sample("masked_select", lambda n: [X(n, 3), B(3), [X(3 * n), I(1)]], ANY)
+sample("pteron.select_rows", lambda n: [X(n, 3), B(n), [X(n, 3), I(1)]], ANY)
 sample("repeat_interleave.Tensor", lambda n: [I(n), 9, I(9)], (DType.int32,))
 for norm in (0.0, 1.0, 2.0, 3.0, float("inf")):
     sample("_cdist_forward", lambda n, p=norm: [X(2, n, 5), X(n, 5), p, None, X(2, n, n)])
