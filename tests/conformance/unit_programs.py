@@ -22,19 +22,18 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import torch
 
 import pteron
 from pteron.devices import Device
-from tests.conformance.agreement import disagreement
+from tests.support.calls import Call, problems_of
+from tests.support.compare import UNDEFINED
 from tests.support.export import remember_rope_patterns
-from tests.support.rules import poison
 
 _WHEEL = "executorch.backends.webgpu.test.ops"
 _LOWER = "to_edge_transform_and_lower"
 
-Call = Sequence[Any]  # the arguments of one
+Args = Sequence[Any]
 
 
 @dataclass(eq=False)
@@ -50,7 +49,7 @@ class Lowered:
     def file(self) -> bytes:
         return bytes((self.finished or self.edge.to_executorch()).buffer)
 
-    def mutated(self, args: Call) -> list[Any]:
+    def mutated(self, args: Args) -> list[Any]:
         """The arguments that the program writes to; it returns them ahead of its outputs."""
         signature = self.edge.exported_program().graph_signature
         names = set(signature.user_inputs_to_mutate.values())
@@ -131,34 +130,20 @@ def _fingerprint(program: Lowered) -> bytes:
 
 
 def compare_with_module(
-    program: Lowered, calls: Sequence[Call], device: Device, tolerance: float
+    program: Lowered, calls: Sequence[Args], device: Device, tolerance: float
 ) -> list[str]:
     """Call the program and the module one after the other with the same arguments; say what disagrees."""
     module = copy.deepcopy(program.module)
     with pteron.load(program.file, device=device) as loaded:
-        method = loaded.method()
-        problems = []
-        for number, args in enumerate(calls):
-            poison(method)
-            outputs = method.execute(args)
-            wanted = _eager(module, program, args)
-            assert len(outputs) == len(wanted), f"{len(outputs)} outputs, not {len(wanted)}"
-            for place, (got, want) in enumerate(zip(outputs, wanted, strict=True)):
-                if _is_undefined(want):
-                    continue
-                if problem := disagreement(got, want, tolerance, tolerance):
-                    problems.append(f"call {number}, output {place}: {problem}")
-        return problems
+        wanted = (Call(args, _eager(module, program, args)) for args in calls)
+        return list(problems_of(loaded.method(), wanted, tolerance))
 
 
-def _is_undefined(want: Any) -> bool:
+def _is_unwritten(out: Any) -> bool:
     """Whether the module never wrote this output, such as the one that stands for an updated cache."""
-    return (
-        isinstance(want, np.ndarray)
-        and want.dtype.kind == "f"
-        and want.size > 0
-        and bool(np.isnan(want).all())
-    )
+    if not isinstance(out, torch.Tensor) or not out.is_floating_point():
+        return False
+    return out.numel() > 0 and bool(out.isnan().all())
 
 
 @contextmanager
@@ -170,16 +155,14 @@ def _unwritten_is_nan() -> Iterator[None]:
         torch.use_deterministic_algorithms(False)
 
 
-def _eager(module: torch.nn.Module, program: Lowered, args: Call) -> list[Any]:
+def _eager(module: torch.nn.Module, program: Lowered, args: Args) -> list[Any]:
     args = copy.deepcopy(tuple(args))
     with torch.no_grad(), _unwritten_is_nan():
         outputs = torch.utils._pytree.tree_leaves(module(*args))
-    return [
-        out.numpy() if isinstance(out, torch.Tensor) else out for out in [*program.mutated(args), *outputs]
-    ]
+    return [UNDEFINED if _is_unwritten(out) else out for out in [*program.mutated(args), *outputs]]
 
 
-def telling(args: Call) -> Call:
+def telling(args: Args) -> Args:
     """The arguments of an export, but with numbers where there were only zeros, which prove nothing."""
     torch.manual_seed(0)
     return [

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pteron.devices import Device, open_device
 from tests.dynamic_shape.recording import CALLS, Recording, record
+from tests.dynamic_shape.replay import replay
 from tests.dynamic_shape.table import CASES
-from tests.support.replay import replay
 
 
 def export(root: Path) -> int:

@@ -16,8 +16,8 @@ from unittest import mock
 
 import numpy as np
 
+from tests.support.compare import MATMUL, QUANTISED, RMS, SDPA
 from tests.support.export import remember_rope_patterns
-from tests.support.tolerances import MATMUL, QUANTISED, RMS, SDPA
 
 S = -1  # the live size: the length of a file tells it
 Files: TypeAlias = dict[str, tuple[int, ...]]  # what -> shape

@@ -17,15 +17,10 @@ from typing import Any
 import numpy as np
 
 from tests.dynamic_shape.table import INTEGER, Case, Dim, Sizes
+from tests.support.calls import Call
 from tests.support.export import export
 
 PROGRAM, CALLS = "program.pte", "calls.json"
-
-
-@dataclass(frozen=True)
-class Call:
-    inputs: list[Any]
-    outputs: list[Any]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from tests.support.tolerances import ELEMENTWISE, EXACT, MATMUL, QUANTISED, RMS, SDPA
+from tests.support.compare import ELEMENTWISE, EXACT, MATMUL, QUANTISED, RMS, SDPA
 
 Sizes: TypeAlias = int | tuple[int, ...]
 

@@ -13,8 +13,9 @@ from pteron.devices import Device
 from pteron.errors import UnsupportedError
 from tests.conftest import Once
 from tests.dynamic_shape.peer import PEERS, Peer, export_group
-from tests.support.replay import Made, check_outputs, poison
-from tests.support.tolerances import ELEMENTWISE, EXACT, assert_close
+from tests.support.calls import Call, check_file
+from tests.support.compare import ELEMENTWISE, EXACT, assert_outputs
+from tests.support.memory import poison
 
 Folder = Callable[[str], Path]
 
@@ -32,35 +33,23 @@ def folder(once: Once) -> Folder:
 @pytest.mark.parametrize("peer", CASES)
 def test_replayed_on_one_loaded_program(peer: Peer, device: Device, folder: Folder) -> None:
     where = folder(peer.group)
-    with pteron.load(where / f"{peer.name}.pte", device=device) as program:
-        method = program.method()
-        made = Made(method)
-        for label in peer.order:
-            inputs, expected = peer.call(where, label)
-            poison(method)
-            check_outputs(method.execute(inputs), expected, peer.tolerance, f"{peer.name} at {label}")
-        made.check_unchanged()
+    calls = (Call(*peer.call(where, label), f"at {label}") for label in peer.order)
+    check_file(device, where / f"{peer.name}.pte", calls, peer.tolerance)
 
 
 @pytest.mark.parametrize("peer", [p for p in PEERS if not p.slow], ids=str)
 def test_each_size_on_a_fresh_program(peer: Peer, device: Device, folder: Folder) -> None:
     where = folder(peer.group)
     for label in dict.fromkeys(peer.order):
-        inputs, expected = peer.call(where, label)
-        with pteron.load(where / f"{peer.name}.pte", device=device) as program:
-            check_outputs(
-                program.method().execute(inputs), expected, peer.tolerance, f"{peer.name} at {label}"
-            )
+        call = Call(*peer.call(where, label), f"at {label}")
+        check_file(device, where / f"{peer.name}.pte", [call], peer.tolerance)
 
 
 @pytest.mark.parametrize("name", ["dyn_expand_copy", "dyn_expand_copy_inferred"])
 def test_expand_of_a_dynamic_size_is_not_rejected(name: str, device: Device, folder: Folder) -> None:
-    with pteron.load(folder("expand") / f"{name}.pte", device=device) as program:
-        method = program.method()
-        for size in (8, 3, 1, 8):
-            x = np.linspace(-1, 1, size, dtype=np.float32).reshape(1, size)
-            poison(method)
-            assert_close(method(x), np.broadcast_to(x, (4, size)), EXACT, f"{name} at {size}")
+    rows = (np.linspace(-1, 1, size, dtype=np.float32).reshape(1, size) for size in (8, 3, 1, 8))
+    calls = (Call([x], [np.broadcast_to(x, (4, x.size))]) for x in rows)
+    check_file(device, folder("expand") / f"{name}.pte", calls, EXACT)
 
 
 @pytest.mark.slow
@@ -84,7 +73,7 @@ def test_projections_with_a_decode_route_agree_row_by_row(device: Device, folder
             if rows == 128:
                 many = outputs
             else:
-                check_outputs(list(outputs), [y[:rows] for y in many], ELEMENTWISE, "one row")
+                assert_outputs(outputs, [y[:rows] for y in many], ELEMENTWISE)
 
 
 @pytest.mark.slow
@@ -94,7 +83,5 @@ def test_gelu_beyond_what_one_row_of_workgroups_covers(device: Device, folder: F
     most = 4 * 64 * 65535 + 1
     x = np.random.default_rng(0).standard_normal(most, dtype=np.float32)
     expected = torch.nn.functional.gelu(torch.from_numpy(x)).numpy()
-    with pteron.load(folder("gelu") / "dyn_gelu_2d.pte", device=device) as program:
-        method = program.method()
-        for size in (most, most - 1, most):
-            assert_close(method(x[:size]), expected[:size], ELEMENTWISE, f"gelu of {size}")
+    calls = (Call([x[:size]], [expected[:size]]) for size in (most, most - 1, most))
+    check_file(device, folder("gelu") / "dyn_gelu_2d.pte", calls, ELEMENTWISE)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -21,8 +20,9 @@ from pteron.gpu.placement import Placement
 from pteron.ir.dtypes import DType
 from pteron.ir.values import Tensor
 from tests.conftest import Once
+from tests.support.calls import Call, check_calls, check_file, eager
+from tests.support.compare import EXACT
 from tests.support.export import export
-from tests.support.replay import poison
 from tests.support.sketch import Sketch, live, shape_of
 
 WIDTH = 24
@@ -62,17 +62,8 @@ def program(exported: Callable[..., bytes]) -> bytes:
 
 @pytest.mark.parametrize("passes", [None, (), *((name,) for name in PASSES)], ids=str)
 def test_any_choice_of_passes_gives_torchs_numbers(program: bytes, device: Device, passes: Any) -> None:
-    model = Block()
-    with pteron.load(program, device=device, fuse=passes) as loaded:
-        method = loaded.method()
-        for length in (16, 3, 1, 16, 7):
-            poison(method)
-            got = method(*inputs(length))
-            with torch.no_grad():
-                want = model(*inputs(length))
-            for g, w in zip(got, want, strict=True):
-                assert g.shape == tuple(w.shape)
-                np.testing.assert_allclose(g, w.numpy(), atol=1e-5, rtol=1e-4)
+    calls = eager(Block(), map(inputs, (16, 3, 1, 16, 7)))
+    check_file(device, program, calls, 1e-4, 1e-5, fuse=passes)
 
 
 def test_fusing_leaves_fewer_nodes(program: bytes, device: Device) -> None:
@@ -164,13 +155,9 @@ def test_a_constant_matrix_becomes_a_weight(device: Device, exported: Callable[.
     def arguments() -> tuple[Any, ...]:
         return Product(), (torch.zeros(9, 24),), ({0: torch.export.Dim("rows", min=1, max=9)},)
 
-    with pteron.load(exported("product", arguments), device=device) as program:
-        method = program.method()
-        assert [node.name for node in method.graph.nodes] == ["aten.linear.default"]
-        for rows in (9, 1, 4):
-            poison(method)
-            x = torch.randn(rows, 24)
-            np.testing.assert_allclose(method(x), Product()(x).detach(), atol=1e-5, rtol=1e-5)
+    calls = eager(Product(), ([torch.randn(rows, 24)] for rows in (9, 1, 4)))
+    graph = check_file(device, exported("product", arguments), calls, 1e-5)
+    assert [node.name for node in graph.nodes] == ["aten.linear.default"]
 
 
 class Siblings(nn.Module):
@@ -209,11 +196,8 @@ def test_4bit_siblings_are_one_product(
         names = Counter(node.name for node in together.method().graph.nodes)
         assert names["pteron.linears_q4gsw"] == left
         assert not names["et_vk.linear_q4gsw.default"]
-        for rows in (19, 1, 3, 8, 19):
-            poison(together.method())
-            x = torch.randn(2, rows, 64)
-            for got, want in zip(together(x), apart(x), strict=True):
-                np.testing.assert_array_equal(got, want)
+        inputs = ([torch.randn(2, rows, 64)] for rows in (19, 1, 3, 8, 19))
+        check_calls(together.method(), (Call(x, apart(*x)) for x in inputs), EXACT)
         assert together._weights.nbytes == apart._weights.nbytes
 
 
@@ -227,18 +211,11 @@ def test_siblings_are_one_product(
         return model, (torch.zeros(2, 19, 64),), ({1: torch.export.Dim("rows", min=1, max=19)},)
 
     program = exported(f"siblings_{len(widths)}", arguments)
-    with pteron.load(program, device=device) as together:
-        method = together.method()
-        names = Counter(node.name for node in method.graph.nodes)
-        assert names["pteron.linears"] == 1
-        assert not names["aten.linear.default"]
-        for rows in (19, 1, 3, 8, 19):
-            poison(method)
-            x = torch.randn(2, rows, 64)
-            with torch.no_grad():
-                want = model(x)
-            for g, w in zip(method(x), want, strict=True):
-                np.testing.assert_allclose(g, w, atol=1e-5, rtol=1e-4)
+    calls = eager(model, ([torch.randn(2, rows, 64)] for rows in (19, 1, 3, 8, 19)))
+    graph = check_file(device, program, calls, 1e-4, 1e-5)
+    names = Counter(node.name for node in graph.nodes)
+    assert names["pteron.linears"] == 1
+    assert not names["aten.linear.default"]
 
 
 def linears_q4(s: Sketch, *groups: int, depth: int = 64, columns: int = 8) -> tuple[Tensor, list[Tensor]]:
@@ -301,7 +278,7 @@ def test_a_weight_that_others_read_is_not_joined() -> None:
     _, outs = linears_q4(s, 32, 32)
     weights, scales = s.graph.nodes[0].args[1], s.constant(8, 2)
     assert isinstance(weights, Tensor)
-    table = s.tensor(weights.dtype, weights.max_shape, "table", weights.constant)
+    table = s.graph.tensor(weights.dtype, weights.max_shape, "table", weights.constant)
     tokens = s.input(3, dtype=DType.int32)
     row = s.add("et_vk.embedding_q4gsw.default", table, scales, 32, tokens, True, shape=(3, 64))
     assert [node.name for node in fuse(s.finish(*outs, row)).nodes][:2] == [Q4, Q4]
@@ -357,15 +334,9 @@ def test_products_with_constants_are_linears_unless_switched_off(device: Device)
     program = export(model, (torch.zeros(9, 12),), ({0: rows},), partitioner=False)
 
     def names(passes: Any) -> list[str]:
-        with pteron.load(program, device=device, fuse=passes) as loaded:
-            method = loaded.method()
-            for length in (9, 2, 5, 9):
-                poison(method)
-                x = torch.randn(length, 12)
-                with torch.no_grad():
-                    want = model(x)
-                np.testing.assert_allclose(method(x), want, atol=1e-5, rtol=1e-4)
-            return [node.name for node in method.graph.nodes if node.name in (LINEAR, MM, ADDMM)]
+        calls = eager(model, ([torch.randn(rows, 12)] for rows in (9, 2, 5, 9)))
+        graph = check_file(device, program, calls, 1e-4, 1e-5, fuse=passes)
+        return [node.name for node in graph.nodes if node.name in (LINEAR, MM, ADDMM)]
 
     assert names(()) == [ADDMM, MM, MM]
     assert names(["linear_weights"]) == [LINEAR] * 3
@@ -374,8 +345,8 @@ def test_products_with_constants_are_linears_unless_switched_off(device: Device)
 def test_a_linear_keeps_the_condition_of_its_product() -> None:
     s = Sketch()
     x, condition, weight = s.input(4, 8), s.integer(), s.constant(8, 3)
-    with s.only_when(condition, "sketch"):
-        y = s.add(MM, x, weight, shape=(4, 3))
+    y = s.value(4, 3)
+    s.node(MM, [x, weight, y], when=condition)
     (node,) = fuse(s.finish(y)).nodes
     assert node.name == LINEAR and node.when is condition
 

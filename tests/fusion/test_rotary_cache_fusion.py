@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from itertools import starmap
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -18,8 +18,8 @@ from pteron.fusion import PASSES, fuse
 from pteron.ir.dtypes import DType
 from pteron.ir.values import Graph, SymInt
 from pteron.ir.work import Cost, cost
-from tests.support.replay import poison
-from tests.support.rules import OneNode, Sym, compare
+from tests.support.calls import Call, check_calls
+from tests.support.rules import OneNode, Sym, inputs_of
 from tests.support.sketch import Sketch, live
 
 WIDTH, HEADS, SHARED, HEAD = 32, 6, 2, 16
@@ -107,9 +107,8 @@ def test_every_step_of_a_conversation_is_torchs(
         names = [node.name for node in method.graph.nodes]
         assert names.count(FUSED) == (0 if passes == OTHERS else 2)
         assert names.count("sdpa_with_kv_cache.default") == (2 if passes == OTHERS else 0)
-        for x, position, want in answers(turned):
-            poison(method)
-            np.testing.assert_allclose(method(x, [position]), want, rtol=1e-4, atol=1e-5)
+        calls = [Call([x, [position]], [want]) for x, position, want in answers(turned)]
+        check_calls(method, calls, 1e-4, 1e-5)
 
 
 def test_three_dispatches_fewer_for_each_layer(program: bytes, device: Device) -> None:
@@ -161,7 +160,8 @@ def test_batches_find_their_places_in_the_caches(device: Device, width: int, dty
 
     largest = make(capacity, 0, 0)
     node = OneNode(device, FUSED, largest, [largest[0], largest[0]], True)
-    for length, row, position in ((11, 9, 0), (1, 0, 10), (4, 3, 5), (2, 17, 0), (1, 19, 7)):
+
+    def call(length: int, row: int, position: int) -> Call:
         args = make(length, row, position)
         q, k, v, cos, sin, _, keys, values = args[:8]
         rows = slice(row, row + length)
@@ -177,8 +177,10 @@ def test_batches_find_their_places_in_the_caches(device: Device, width: int, dty
             enable_gqa=True,
         )
         wanted = [turned, y.transpose(1, 2).to(dtype), keys, values]
-        for got, want in zip(node(args), wanted, strict=True):
-            compare(got, want, f"{length} tokens, row {row}, position {position}", 1e-4, 1e-5)
+        return Call(inputs_of(args), wanted, f"of {length} tokens, row {row}, position {position}")
+
+    places = ((11, 9, 0), (1, 0, 10), (4, 3, 5), (2, 17, 0), (1, 19, 7))
+    check_calls(node.method, starmap(call, places), 1e-4, 1e-5)
     with pytest.raises(InputError, match="position 8 plus 4 new tokens does not fit the cache of 11"):
         node(make(4, 0, 8))
     with pytest.raises(InputError, match="20 rows: position 18 plus 3 tokens runs past its end"):

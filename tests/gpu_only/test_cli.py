@@ -8,27 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import pteron
-from pteron.cli.app import app
 from pteron.cli.doctor import Checkup, advice, mesa_version
 from pteron.cli.terminal import nbytes, shape
 from pteron.gpu.wgpu.adapters import Adapter
 from tests.support import DATA
+from tests.support.cli import answer, pteron_cli
 
 RMS, EMBEDDING, ATTENTION = (str(DATA / f"{name}.pte") for name in ("dyn_rms", "emb_dyn", "sdpa_dyn"))
 NO_DRIVER = {"VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"}
-
-
-def pteron_cli(*arguments, code=0, **options):
-    result = CliRunner().invoke(app, [str(a) for a in arguments], **options)
-    assert result.exit_code == code, (result.stdout, result.stderr, result.exception)
-    return result
-
-
-def answer(*arguments, **options):
-    return json.loads(pteron_cli(*arguments, "--json", **options).stdout)
 
 
 def in_a_process(*arguments, **environment):
@@ -106,23 +95,6 @@ def test_run_reads_several_inputs_from_one_archive(tmp_path):
     np.savez(tmp_path / "inputs.npz", **arrays)
     told = answer("run", ATTENTION, "--input", tmp_path / "inputs.npz")
     assert [x["mean"] for x in told["inputs"]] == [0, 1, 2, 3, 4]
-
-
-def test_run_takes_integers_for_symints(exported, tmp_path):
-    import torch
-
-    class Shift(torch.nn.Module):
-        def forward(self, x, n: int):
-            return torch.relu(x) * 2 + n
-
-    data = exported(
-        "cli_shift",
-        lambda: (Shift(), (torch.ones(4), 3), ({0: torch.export.Dim("n", max=9)}, torch.export.Dim.AUTO)),
-    )
-    (tmp_path / "shift.pte").write_bytes(data)
-    told = answer("run", tmp_path / "shift.pte", "--ones", "--shape", "5", "--input", "input1=7")
-    assert told["inputs"][1]["source"] == "given"
-    assert (told["outputs"][0]["min"], told["outputs"][0]["max"]) == (9, 9)
 
 
 def test_run_for_people():
@@ -218,37 +190,6 @@ def test_inspect_shows_a_file_that_cannot_run(tmp_path):
 )
 def test_inspect_refuses_in_words(arguments, code, message):
     assert message in " ".join(pteron_cli("inspect", *arguments, code=code).stderr.replace("│", " ").split())
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory):
-    """A program that has its settings as methods, as exporters of language models do it."""
-    import torch
-    from executorch.exir import to_edge_transform_and_lower
-
-    class Rows(torch.nn.Module):
-        def forward(self, x):
-            return x * 2, x.shape[0]
-
-    rows = torch.export.Dim("rows", min=2, max=8)
-    program = torch.export.export(Rows(), (torch.ones(4, 3),), dynamic_shapes=({0: rows},))
-    edge = to_edge_transform_and_lower(
-        program, constant_methods={"get_vocab_size": 32000, "get_eos_ids": [1, 2]}
-    )
-    path = tmp_path_factory.mktemp("settings") / "settings.pte"
-    path.write_bytes(edge.to_executorch().buffer)
-    return path
-
-
-def test_settings_stored_as_methods(settings):
-    text = pteron_cli("inspect", settings).stdout
-    assert "get_vocab_size  32000" in text and "get_eos_ids     1, 2" in text
-    assert [o["mean"] for o in answer("run", settings, "--method", "get_eos_ids")["outputs"]] == [1, 2]
-
-
-def test_outputs_that_are_integers(settings):
-    told = answer("run", settings, "--shape", "5,3", "--ones")
-    assert [(o["shape"], o["mean"]) for o in told["outputs"]] == [([5, 3], 2), ([], 5)]
 
 
 def test_inspect_needs_no_adapter():

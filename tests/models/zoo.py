@@ -15,11 +15,10 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class Model:
-    """How to make a model, its inputs at a live size, and the sizes to run it at, in this order."""
+    """How to make a model, its inputs at a live size, and the sizes to run it at, the largest first."""
 
     make: Callable[[], nn.Module]
     inputs: Callable[[Any], tuple[Tensor, ...]]
-    largest: Any
     sizes: tuple[Any, ...]
     dynamic_shapes: Any = None
 
@@ -206,22 +205,20 @@ def length(maximum: int) -> Dim:
 
 
 MODELS = {
-    "mlp": Model(multilayer_perceptron, lambda n: (torch.randn(n, 10),), 9, (9, 1, 4, 7, 2), ({0: rows(9)},)),
-    "conv net": Model(conv_net, lambda n: (torch.randn(1, 3, n, n),), 24, (24,)),
+    "mlp": Model(multilayer_perceptron, lambda n: (torch.randn(n, 10),), (9, 1, 4, 7, 2), ({0: rows(9)},)),
+    "conv net": Model(conv_net, lambda n: (torch.randn(1, 3, n, n),), (24,)),
     "conv net, batched": Model(
-        conv_net, lambda n: (torch.randn(n, 3, 16, 16),), 5, (5, 1, 3, 2), ({0: rows(5)},)
+        conv_net, lambda n: (torch.randn(n, 3, 16, 16),), (5, 1, 3, 2), ({0: rows(5)},)
     ),
-    "lstm": Model(
-        lambda: Recurrent(nn.LSTM), lambda n: (torch.randn(n, 4, 6),), 5, (5, 1, 3), ({0: rows(5)},)
-    ),
+    "lstm": Model(lambda: Recurrent(nn.LSTM), lambda n: (torch.randn(n, 4, 6),), (5, 1, 3), ({0: rows(5)},)),
     # ExecuTorch fixes the batch of these two when it lowers them, whatever `dynamic_shapes` says.
-    "gru": Model(lambda: Recurrent(nn.GRU), lambda n: (torch.randn(n, 4, 6),), 5, (5,)),
-    "vit": Model(VisionTransformer, lambda n: (torch.randn(n, 3, 16, 16),), 2, (2,)),
+    "gru": Model(lambda: Recurrent(nn.GRU), lambda n: (torch.randn(n, 4, 6),), (5,)),
+    "vit": Model(VisionTransformer, lambda n: (torch.randn(n, 3, 16, 16),), (2,)),
     "transformer encoder": Model(
-        transformer_encoder, lambda n: (torch.randn(2, n, 16),), 12, (12, 3, 7, 2), ({1: length(12)},)
+        transformer_encoder, lambda n: (torch.randn(2, n, 16),), (12, 3, 7, 2), ({1: length(12)},)
     ),
     "bert": Model(
-        lambda: Bert(60, 24, 16, 2, 2, 32), bert_inputs, 12, (12, 5, 2, 9), ({1: (n := length(12))}, {1: n})
+        lambda: Bert(60, 24, 16, 2, 2, 32), bert_inputs, (12, 5, 2, 9), ({1: (n := length(12))}, {1: n})
     ),
-    "gpt": Model(Gpt, lambda n: (tokens(1, n),), 16, (16, 4, 11, 2), ({1: length(16)},)),
+    "gpt": Model(Gpt, lambda n: (tokens(1, n),), (16, 4, 11, 2), ({1: length(16)},)),
 }

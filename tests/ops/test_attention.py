@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from itertools import starmap
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ import torch
 
 from pteron.devices import Device
 from pteron.errors import InputError
-from tests.support.rules import OneNode, Sym, check_rule, compare
+from tests.support.calls import Call, check_calls
+from tests.support.compare import EXACT, UNDEFINED
+from tests.support.rules import OneNode, Sym, check_rule, inputs_of
 
 TYPES = [torch.float32, torch.float16]
 
@@ -65,7 +68,7 @@ def test_rows_that_see_nothing_are_nan_and_barely_seeing_ones_are_not(device: De
         mask[2] = torch.finfo(torch.float32).min
         return [*(values(1, 2, n, 8) for _ in range(3)), mask, None]
 
-    check_rule(device, "et_vk.sdpa.default", make, attend, (5, 3, 4), rtol=1e-4, atol=1e-5)
+    check_rule(device, "et_vk.sdpa.default", make, attend, (5, 3, 4), rtol=1e-4, atol=1e-5, nan=True)
 
 
 def reference_with_cache(q: Any, k: Any, v: Any, keys: Any, vals: Any, position: int) -> list[torch.Tensor]:
@@ -98,10 +101,14 @@ def test_sdpa_with_kv_cache(
     torch.manual_seed(0)
     largest = make(capacity, 0)
     node = OneNode(device, "sdpa_with_kv_cache.default", largest, [largest[0]], False)
-    for length, position in ((11, 0), (1, 0), (1, 10), (4, 3), (3, 8), (2, 5), (11, 0), (1, 7)):
+
+    def call(length: int, position: int) -> Call:
         args = make(length, position)
-        for got, want in zip(node(args), reference_with_cache(*args[:5], position), strict=True):
-            compare(got, want, f"{length} at {position}", 1e-4, 1e-5)
+        wanted = reference_with_cache(*args[:5], position)
+        return Call(inputs_of(args), wanted, f"of {length} at {position}")
+
+    places = ((11, 0), (1, 0), (1, 10), (4, 3), (3, 8), (2, 5), (11, 0), (1, 7))
+    check_calls(node.method, starmap(call, places), 1e-4, 1e-5)
     with pytest.raises(InputError, match="position 9 plus 3 new tokens does not fit"):
         node(make(3, 9))
     node.close()
@@ -117,11 +124,15 @@ def test_update_cache(device: Device, shape: tuple[int, int, int], dtype: torch.
     node = OneNode(
         device, "update_cache.default", [make(capacity), make(capacity), Sym(0)], [torch.zeros(1)], False
     )
-    for length, position in ((7, 0), (1, 0), (1, 3), (2, 5), (3, 1), (5, 2), (1, 6)):
+
+    def call(length: int, position: int) -> Call:
         value, cache = make(length), make(capacity)
         want = cache.clone()
         want[:, position : position + length] = value
-        compare(node([value, cache, Sym(position)])[1], want, f"{length} at {position}", 0, 0)
+        return Call([value, cache, position], [UNDEFINED, want], f"of {length} at {position}")
+
+    places = ((7, 0), (1, 0), (1, 3), (2, 5), (3, 1), (5, 2), (1, 6))
+    check_calls(node.method, starmap(call, places), EXACT)
     node.close()
 
 

@@ -14,7 +14,7 @@ import pteron
 from pteron.devices import Device
 from pteron.errors import InputError
 from tests.support.export import export
-from tests.support.exports import check_export
+from tests.support.programs import check_export
 from tests.support.rules import check_rule
 
 convolution = torch.ops.aten.convolution.default

@@ -269,7 +269,8 @@ SPECIAL = torch.tensor([INF, -INF, NAN, 0.0, -0.0, 3e38, -3e38, 1.0, -1.0, 88.0,
     ],
 )
 def test_infinities_and_nan(device: Device, name: str) -> None:
-    check_rule(device, f"aten.{name}.default", lambda n: [SPECIAL[:n]], getattr(torch, name), (12, 5, 12))
+    function = getattr(torch, name)
+    check_rule(device, f"aten.{name}.default", lambda n: [SPECIAL[:n]], function, (12, 5, 12), nan=True)
 
 
 @pytest.mark.parametrize(
@@ -286,12 +287,17 @@ def test_infinities_and_nan(device: Device, name: str) -> None:
 )
 def test_infinities_and_nan_in_pairs(device: Device, name: str) -> None:
     function = getattr(torch, name.split(".")[0])
-    check_rule(device, f"aten.{name}", lambda n: [SPECIAL[:n, None], SPECIAL[None, :]], function, (12, 5, 12))
+    pairs = lambda n: [SPECIAL[:n, None], SPECIAL[None, :]]
+    check_rule(device, f"aten.{name}", pairs, function, (12, 5, 12), nan=True)
 
 
 def test_clamp_lets_nan_and_infinity_through(device: Device) -> None:
-    check_rule(device, "aten.clamp.default", lambda n: [SPECIAL[:n], 0.0, None], torch.clamp, (12, 3))
-    check_rule(device, "aten.clamp.default", lambda n: [SPECIAL[:n], -2.0, 2.0], torch.clamp, (12, 3))
+    check_rule(
+        device, "aten.clamp.default", lambda n: [SPECIAL[:n], 0.0, None], torch.clamp, (12, 3), nan=True
+    )
+    check_rule(
+        device, "aten.clamp.default", lambda n: [SPECIAL[:n], -2.0, 2.0], torch.clamp, (12, 3), nan=True
+    )
 
 
 def test_small_arguments_keep_their_relative_precision(device: Device) -> None:

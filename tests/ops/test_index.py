@@ -144,7 +144,7 @@ def test_embedding(device: Device, dtype: torch.dtype) -> None:
 def test_indices_out_of_range_are_refused(device: Device) -> None:
     args = [values(5, 3), 0, indices(5, 4)]
     node = OneNode(device, "aten.index_select.default", args, [values(4, 3)], False)
-    with pytest.raises(InputError, match=r"in1: element \[2\] is 5, but an index into dimension 0 of size 5"):
+    with pytest.raises(InputError, match=r"v1: element \[2\] is 5, but an index into dimension 0 of size 5"):
         node([args[0], 0, torch.tensor([0, 1, 5, 2])])
     node([args[0], 0, torch.tensor([0, 1, 4, 2])])
     node.close()

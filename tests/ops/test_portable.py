@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import copy
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,10 @@ from torch.nn import functional
 
 import pteron
 from pteron.devices import Device
+from tests.support.calls import Call, check_calls
 from tests.support.export import export
-from tests.support.exports import check_export
-from tests.support.programs import Outputs, check_program
-from tests.support.rules import OneNode, Sym, check_rule, compare
+from tests.support.programs import Outputs, check_export, check_program
+from tests.support.rules import OneNode, Sym, check_rule, inputs_of
 
 aten = torch.ops.aten
 DTYPES = [torch.float32, torch.float16, torch.int32, torch.int8, torch.bool]
@@ -105,12 +107,13 @@ def test_running_statistics(device: Device, training: bool) -> None:
 def check_written(device: Device, name: str, make: Any, function: Any, outputs: int) -> None:
     """As `check_rule`, for a rule that writes arguments in place: they come after its outputs."""
     torch.manual_seed(0)
-    node = OneNode(device, name, make(7), function(*make(7))[:outputs], True)
-    for live in (7, 3, 5):
+
+    def call(live: int) -> Call:
         args = make(live)
-        for got, want in zip(node(args), function(*args), strict=True):
-            compare(got, want, f"{name} at {live}", 1e-4, 1e-5)
-    node.close()
+        return Call(inputs_of(args), function(*copy.deepcopy(args)), f"of {name} at {live}")
+
+    with closing(OneNode(device, name, make(7), function(*make(7))[:outputs], True)) as node:
+        check_calls(node.method, map(call, (7, 3, 5)), 1e-4, 1e-5)
 
 
 # -- distances --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from torch.export import Dim
 
 from pteron.devices import Device
 from pteron.errors import UnsupportedError
-from tests.support.exports import check_export
+from tests.support.programs import check_export
 from tests.support.rules import OneNode, check_rule
 
 et_vk = torch.ops.et_vk

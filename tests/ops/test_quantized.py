@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from pteron.devices import Device
-from tests.support.exports import check_export
+from tests.support.programs import check_export
 from tests.support.rules import check_rule
 
 qd = torch.ops.quantized_decomposed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -151,12 +150,6 @@ def test_attention_with_a_mask(routed: Device, length: int, kind: str) -> None:
         return attend_in_steps(q, k, v, mask)
 
     check_rule(routed, "et_vk.sdpa.default", make, attend, (4, 1, 2, 4), rtol=1e-4, atol=1e-5)
-
-
-def test_this_adapter_has_what_the_other_tests_ran_on(device: Device) -> None:
-    """Software adapters of eight lanes and real GPUs offer subgroups; if not, only half was tested."""
-    lanes = np.array([device._smallest_subgroup()]) if "subgroup" in device.features else np.array([0])
-    assert (SUBGROUP in device.route_features) == bool(lanes[0] >= 8)
 
 
 def test_a_route_may_need_several_features() -> None:

@@ -160,9 +160,8 @@ def test_nan_sorts_as_the_largest(device: Device) -> None:
     x = torch.tensor([[1.0, torch.nan, -torch.inf, 3.0, torch.nan, torch.inf]])
     for descending in (True, False):
         stable = lambda x, s, d, down: tuple(torch.sort(x, dim=d, descending=down, stable=True))
-        check_rule(
-            device, "aten.sort.stable", lambda n, down=descending: [x[:, :n], True, 1, down], stable, (6, 4)
-        )
+        make = lambda n, down=descending: [x[:, :n], True, 1, down]
+        check_rule(device, "aten.sort.stable", make, stable, (6, 4), nan=True)
 
 
 def test_split_must_cover_the_dimension(device: Device) -> None:

@@ -18,7 +18,7 @@ from pteron.method import Method
 from tests.conftest import Once
 from tests.dynamic_shape.recording import Recording, record
 from tests.dynamic_shape.table import CASES
-from tests.support.replay import check_outputs, poison
+from tests.support.calls import Call, check_calls
 
 Opened = Callable[[str], Any]
 
@@ -178,14 +178,16 @@ BAD_CALLS = [
 @pytest.mark.parametrize("bad", BAD_CALLS, ids=[f"{b.case}: {b.what}" for b in BAD_CALLS])
 def test_is_refused_and_changes_nothing(bad: Bad, opened: Opened) -> None:
     with opened(bad.case) as (method, recording):
-        for number, call in enumerate(recording.calls):
+
+        def refuse(call: Call) -> Call:
             before = method.live_shapes
             with pytest.raises(InputError, match=re.escape(bad.message)):
                 method.execute(bad.change(*recording.calls[0].inputs))
             assert method.live_shapes == before
-            # The caches hold what the good calls put there, or the next ones would differ from torch.
-            poison(method)
-            check_outputs(method.execute(call.inputs), call.outputs, recording.tolerance, f"call {number}")
+            return call
+
+        # The caches hold what the good calls put there, or the next ones would differ from torch.
+        check_calls(method, map(refuse, recording.calls), recording.tolerance)
 
 
 def test_a_refused_first_call_leaves_a_fresh_method(opened: Opened) -> None:
@@ -193,8 +195,7 @@ def test_a_refused_first_call_leaves_a_fresh_method(opened: Opened) -> None:
         q, k, v, _ = recording.calls[0].inputs
         with pytest.raises(InputError, match="position 60 plus 24 "):
             method(q, k, v, np.array([60]))
-        for number, call in enumerate(recording.calls):
-            check_outputs(method.execute(call.inputs), call.outputs, recording.tolerance, f"call {number}")
+        check_calls(method, recording.calls, recording.tolerance)
 
 
 def test_a_refused_call_does_not_touch_the_cache(opened: Opened) -> None:
@@ -220,9 +221,7 @@ def test_a_state_of_another_method_is_refused(opened: Opened) -> None:
     with opened("cached_attention") as (one, recording), opened("cached_attention") as (other, _):
         with pytest.raises(InputError, match="the state belongs to another method"):
             one.execute(recording.calls[0].inputs, state=other.new_state())
-        check_outputs(
-            one.execute(recording.calls[0].inputs), recording.calls[0].outputs, recording.tolerance, ""
-        )
+        check_calls(one, recording.calls[:1], recording.tolerance)
 
 
 class Pick(torch.nn.Module):

@@ -21,7 +21,9 @@ from pteron.pte.file import ProgramFile
 from tests.conftest import Once
 from tests.dynamic_shape.recording import Recording, record
 from tests.dynamic_shape.table import CASES, Case
-from tests.support.replay import check_outputs, poison
+from tests.support.calls import check_calls
+from tests.support.compare import assert_outputs
+from tests.support.memory import poison
 
 Open = Callable[[str], Recording]
 
@@ -140,7 +142,8 @@ def test_states_on_one_method_are_independent(device: Device, recorded: Open) ->
                     call = recording.calls[step - late]
                     poison(method)
                     outputs = method.execute(call.inputs, state=state)
-                    check_outputs(outputs, call.outputs, recording.tolerance, f"state {late}, step {step}")
+                    what = f"state {late}, step {step}"
+                    assert_outputs(outputs, call.outputs, recording.tolerance, what=what)
         assert method.memory.weights == weights
         for state in states:
             state.close()
@@ -166,9 +169,7 @@ def test_reset_goes_back_to_what_the_file_says(name: str, device: Device, record
     with pteron.load(recording.program, device=device) as program:
         method = program.method()
         for _ in range(2):
-            for number, call in enumerate(recording.calls):
-                outputs = method.execute(call.inputs)
-                check_outputs(outputs, call.outputs, recording.tolerance, f"{name}, call {number}")
+            check_calls(method, recording.calls, recording.tolerance)
             method.reset()
 
 
@@ -197,7 +198,7 @@ def test_several_outputs_can_be_kept(device: Device, recorded: Open) -> None:
         for one, other in pairwise(recording.calls):
             kept = method.execute(one.inputs, keep_on_gpu=True)
             method.execute(other.inputs)  # must not write over what the caller kept
-            check_outputs([k.numpy() for k in kept], one.outputs, recording.tolerance, "kept")
+            assert_outputs([k.numpy() for k in kept], one.outputs, recording.tolerance)
 
 
 # -- threads ------------------------------------------------------------------------------------
@@ -212,9 +213,8 @@ def test_calls_from_several_threads(device: Device, recorded: Open) -> None:
         def ask(start: int) -> None:
             for step in range(10):
                 call = recording.calls[(start + step) % len(recording.calls)]
-                check_outputs(
-                    method.execute(call.inputs), call.outputs, recording.tolerance, f"thread {start}"
-                )
+                outputs = method.execute(call.inputs)
+                assert_outputs(outputs, call.outputs, recording.tolerance, what=f"thread {start}")
 
         for answered in [threads.submit(ask, start) for start in range(4)]:
             answered.result()
@@ -229,7 +229,7 @@ def test_conversations_in_several_threads(device: Device, recorded: Open) -> Non
             state = method.new_state()
             for number, call in enumerate(recording.calls):
                 outputs = method.execute(call.inputs, state=state)
-                check_outputs(outputs, call.outputs, recording.tolerance, f"call {number}")
+                assert_outputs(outputs, call.outputs, recording.tolerance, what=f"call {number}")
             state.close()
 
         list(threads.map(converse, range(8)))

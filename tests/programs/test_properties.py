@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,7 +16,9 @@ from pteron.devices import Device
 from tests.conftest import Once
 from tests.dynamic_shape.recording import PROGRAM, make_inputs, make_model, record, run_reference
 from tests.dynamic_shape.table import CASES, Case, Dim
-from tests.support.replay import Made, check_outputs, poison
+from tests.support.calls import Call, check_calls
+from tests.support.compare import EXACT, assert_outputs
+from tests.support.memory import poison
 
 bounded = settings(
     max_examples=12,
@@ -72,7 +73,6 @@ def test_any_sequence_of_live_shapes(case: Case, device: Device, folder: Folder)
     model = make_model(case)
     with pteron.load(folder(case) / PROGRAM, device=device) as program:
         method = program.method()
-        made = Made(method)
 
         @bounded
         @given(st.lists(live_sizes(case), min_size=1, max_size=6), st.integers(0, 2**31))
@@ -80,14 +80,14 @@ def test_any_sequence_of_live_shapes(case: Case, device: Device, folder: Folder)
             torch.manual_seed(seed)
             reference = copy.deepcopy(model)
             method.reset()
-            for sizes in sequence:
+
+            def call(sizes: Any) -> Call:
                 inputs = make_inputs(reference, sizes)
-                expected = [v if isinstance(v, int) else v.numpy() for v in run_reference(reference, inputs)]
-                poison(method)
-                check_outputs(method.execute(inputs), expected, case.tolerance, f"{case} at {sizes}")
+                return Call(inputs, run_reference(reference, inputs), f"of {case} at {sizes}")
+
+            check_calls(method, map(call, sequence), case.tolerance)
 
         replayed()
-        made.check_unchanged()
 
 
 @pytest.mark.parametrize("name", ["deep_residual", "plain_attention", "cat", "gated_mlp_q4"])
@@ -109,8 +109,7 @@ def test_history_leaves_no_trace(name: str, device: Device, folder: Folder) -> N
                 poison(method)
                 last = method.execute(inputs)
             with pteron.load(folder(case) / PROGRAM, device=device) as fresh:
-                for have, first in zip(last, fresh.method().execute(inputs), strict=True):
-                    np.testing.assert_array_equal(have, first)
+                assert_outputs(last, fresh.method().execute(inputs), EXACT)
 
         replayed()
 

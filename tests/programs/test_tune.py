@@ -15,6 +15,7 @@ from pteron.measure import tuning
 from pteron.measure.trials import Measured, Trial, best_of, some_sizes
 from pteron.measure.tuning import Tuning
 from pteron.plan.routes import route_key
+from tests.support.calls import Call, check_calls
 from tests.support.export import export
 
 ROWS, WIDTH = 16, 64
@@ -59,7 +60,7 @@ def taken(method):
 
 def check(method, folder, rows):
     data = np.load(folder / "expected.npz")
-    np.testing.assert_allclose(method(data["x"][:rows]), data["y"][:rows], rtol=1e-4, atol=1e-5)
+    check_calls(method, [Call([data["x"][:rows]], [data["y"][:rows]])], 1e-4, 1e-5)
 
 
 # -- choosing -------------------------------------------------------------------------------------

@@ -109,25 +109,6 @@ def test_nodes_show_kernel_parameters_grid_and_bindings():
     assert dispatch.bindings["x"] == "v0: float32[1, 1, 7, 64]"
 
 
-def test_nodes_that_are_planned_alike_show_their_own_tensors(exported):
-    import torch
-
-    class Twins(torch.nn.Module):
-        def forward(self, a, b):
-            return a.tanh(), b.tanh()
-
-    length = torch.export.Dim("length", min=1, max=8)
-    program = exported(
-        "twins", lambda: (Twins(), (torch.zeros(8), torch.zeros(8)), ({0: length}, {0: length}))
-    )
-    with ProgramFile.open(program) as file:
-        nodes = inspect_method(file, "forward", size=5).nodes
-    assert [node.operator for node in nodes] == ["aten.tanh.default"] * 2
-    for node in nodes:
-        (dispatch,), (output,) = node.dispatches, node.outputs
-        assert dispatch.bindings["y"] == f"{output}: float32[5]"
-
-
 def test_a_symint_shows_its_value():
     (node, *_) = method("sdpa_dyn", size=9).nodes
     assert (node.operator, list(node.outputs.values()), node.dispatches) == ("sym_size.int", [9], ())
@@ -152,24 +133,6 @@ def test_a_size_beyond_the_maximum_is_refused():
         method("dyn_rms", size=200)
 
 
-def test_one_size_is_refused_where_it_is_ambiguous(exported):
-    import torch
-
-    class Outer(torch.nn.Module):
-        def forward(self, x, y):
-            return x * 2, y * 3
-
-    a, b = torch.export.Dim("a", min=2, max=8), torch.export.Dim("b", min=2, max=6)
-    data = exported(
-        "inspect_two_sizes", lambda: (Outer(), (torch.ones(4, 3), torch.ones(5)), ({0: a}, {0: b}))
-    )
-    with ProgramFile.open(data) as file:
-        with pytest.raises(InputError, match="maxima 3, 6, 8"):
-            inspect_method(file, "forward", size=3)
-        info = inspect_method(file, "forward", {"input0": (5, 3), "input1": (2,)})
-    assert {(5, 3), (2,)} <= {shape for node in info.nodes for shape in node.outputs.values()}
-
-
 # -- files that cannot run ------------------------------------------------------------------------
 
 
@@ -191,26 +154,6 @@ def test_a_foreign_backend_is_named():
     assert not info.runs and "SecretBackend" in info.problems[0]
     assert [(d.backend, d.supported) for d in info.delegates] == [("SecretBackend", False)]
     assert info.operators == ()
-
-
-def test_weights_in_another_file_are_still_described():
-    import torch
-    from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
-
-    class Scale(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.scale = torch.nn.Parameter(torch.ones(5, 7))
-
-        def forward(self, x):
-            return x * self.scale
-
-    edge = to_edge_transform_and_lower(torch.export.export(Scale(), (torch.ones(5, 7),)))
-    data = edge.to_executorch(ExecutorchBackendConfig(external_constants=True)).buffer
-    with ProgramFile.open(data) as file:
-        info = inspect_method(file, "forward")
-    assert ".ptd" in info.problems[0]
-    assert [(c.shape, c.nbytes) for c in info.constants.largest] == [((5, 7), 140)]
 
 
 # -- the rest -------------------------------------------------------------------------------------

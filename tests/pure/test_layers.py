@@ -1,8 +1,10 @@
-"""Each part of Pteron imports only parts to its left (see ARCHITECTURE.md, which prints the same table)."""
+"""Each part of Pteron imports only what the table in ARCHITECTURE.md gives it."""
 
 from __future__ import annotations
 
 import ast
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,41 +13,37 @@ import pteron
 
 ROOT = Path(pteron.__file__).parent
 
-# Every package and top-level module, left to right: what it may import besides itself and `errors`.
-MAY_IMPORT: dict[str, str] = {
-    "errors": "",
-    "extras": "",
-    "pte": "",
-    "ir": "pte",
-    "plan": "ir",
-    "ops": "ir",
-    "fusion": "ir ops",
-    "lower": "pte ir ops",
-    "gpu": "pte ir plan ops",
-    "devices": "gpu",
-    "arrays": "ir gpu",
-    "method": "ir plan gpu arrays",
-    "program": "pte ir plan ops fusion lower gpu arrays method",
-    "measure": "ir plan ops gpu method",
-    "loading": "pte plan lower gpu devices measure program",
-    "report": "pte ir plan ops fusion lower",
-    "compat": "pte ir lower devices loading program method",
-    "runtime": "compat",
-    "llm": "extras pte gpu devices loading method program",
-    "server": "extras llm",
-    "exporting": "extras pte report",
-    "cli": "extras devices loading method program measure report llm server exporting",
-    "__init__": "arrays devices exporting gpu llm loading measure method program report",
-    "__main__": "cli",
-}
-# Packages that only some parts may import. Nothing but `exporting` may need torch.
-FOREIGN = {
-    "numpy": "arrays method measure compat llm cli",
-    "wgpu": "gpu",
-    "torch": "exporting",
-    "executorch": "exporting",
-    "torchao": "exporting",
-}
+TABLE = Path(__file__).parents[2] / "ARCHITECTURE.md"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A package or top-level module, and what it may import."""
+
+    part: str
+    parts: frozenset[str]
+    packages: frozenset[str]
+
+
+def read_table(text: str) -> dict[str, Row]:
+    """The rows that begin with a name in backticks, below the heading of the table."""
+    rows = {}
+    for line in text[text.index("| part | owns |") :].splitlines()[2:]:
+        if not line.startswith("|"):
+            break
+        part, _, parts, packages = (cell.strip() for cell in line.strip("|").split("|"))
+        assert part.strip("`") not in rows, f"{part} has two rows"
+        rows[part.strip("`")] = Row(part.strip("`"), names(parts), names(packages))
+    return rows
+
+
+def names(cell: str) -> frozenset[str]:
+    assert re.fullmatch(r"(`\w+`( |$))*", cell), f"names in backticks with blanks between them, not {cell}"
+    return frozenset(re.findall(r"`(\w+)`", cell))
+
+
+ROWS = read_table(TABLE.read_text("utf-8"))
+FOREIGN = frozenset().union(*(row.packages for row in ROWS.values()))
 
 
 def part_of(path: Path) -> str:
@@ -66,16 +64,22 @@ def imports(path: Path) -> set[str]:
 
 
 def test_the_table_names_every_part() -> None:
-    assert {part_of(path) for path in ROOT.rglob("*.py")} == MAY_IMPORT.keys()
+    assert {part_of(path) for path in ROOT.rglob("*.py")} == ROWS.keys()
+    assert all(row.parts <= ROWS.keys() for row in ROWS.values())
+
+
+def test_only_the_exporter_may_need_torch() -> None:
+    for package in ("torch", "executorch", "torchao"):
+        assert [row.part for row in ROWS.values() if package in row.packages] == ["exporting"]
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
-def test_a_part_imports_only_parts_to_its_left(path: Path) -> None:
-    part = part_of(path)
-    allowed = {part, "errors", *MAY_IMPORT[part].split()}
+def test_a_part_imports_what_the_table_gives_it(path: Path) -> None:
+    row = ROWS[part_of(path)]
     for name in imports(path):
         top, _, rest = name.partition(".")
-        if top == "pteron" and rest and rest.split(".")[0] in MAY_IMPORT:
-            assert rest.split(".")[0] in allowed, f"{part} may not import {name}"
+        part = rest.partition(".")[0]
+        if top == "pteron" and part in ROWS:
+            assert part in {row.part, "errors", *row.parts}, f"{row.part} may not import {name}"
         elif top in FOREIGN:
-            assert part in FOREIGN[top].split(), f"{part} may not import {name}"
+            assert top in row.packages, f"{row.part} may not import {name}"

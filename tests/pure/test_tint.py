@@ -12,37 +12,24 @@ from typing import Any
 
 import pytest
 
-from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP
 from tests.support.operators import samples  # noqa: F401  gives every operator its samples
-from tests.support.operators.sample import SAMPLES, OneNodeGraph
+from tests.support.operators.sample import built_texts
 
 HERE = Path(__file__).parents[1] / "tint"
-DEVICES = ((), (SOFTWARE, SUBGROUP, HALF), (GPU,), (GPU, SUBGROUP, HALF))  # by what they offer
 
 
-@pytest.fixture(scope="module")
-def texts() -> dict[str, tuple[str, str]]:
-    """Every different shader text of the samples: its kernel, and what asks for it."""
-    found = {}
-    for name, given in SAMPLES.items():
-        for sample in given:
-            for dtype in sample.dtypes:
-                for features in DEVICES:
-                    for kernel, text in OneNodeGraph(name, sample, dtype, features).texts():
-                        found[text] = kernel, f"{name} of {dtype}"
-    return found
-
-
-def test_the_samples_use_every_kernel(texts: dict[str, tuple[str, str]]) -> None:
+def test_the_samples_use_every_kernel() -> None:
     files = (resources.files("pteron.ops") / "wgsl").iterdir()
     kernels = {file.name.removesuffix(".wgsl") for file in files if file.name.endswith(".wgsl")}
-    assert {kernel for kernel, _ in texts.values()} == kernels
+    assert {built.kernel for built in built_texts()} == kernels
 
 
-def test_every_text_compiles(texts: dict[str, tuple[str, str]], tmp_path: Path) -> None:
+def test_every_text_compiles(tmp_path: Path) -> None:
+    texts = built_texts()
+    errors = compile_all([built.text for built in texts], tmp_path)
     problems = [
-        f"{kernel} for {user}:\n{error}"
-        for (kernel, user), error in zip(texts.values(), compile_all(list(texts), tmp_path), strict=True)
+        f"{built.kernel} for {built.user}:\n{error}"
+        for built, error in zip(texts, errors, strict=True)
         if error
     ]
     assert not problems, "\n".join([f"{len(problems)} of {len(texts)} shaders", *problems[:5]])

@@ -9,13 +9,13 @@ import pytest
 
 import pteron.fusion
 import pteron.ops  # noqa: F401  both register operators
-from pteron.ir import op as registry
 from pteron.ir.dtypes import DType
 from pteron.ir.live import Live
-from pteron.ir.values import Graph, Node, SymInt, Tensor, values_in
+from pteron.ir.values import SymInt, Tensor
 from pteron.ir.work import Cost, cost
 from tests.support.operators import samples  # noqa: F401  gives every operator its samples
 from tests.support.operators.sample import SAMPLES, SMALLER, OneNodeGraph
+from tests.support.sketch import Sketch
 
 HALF, BYTE, INT = DType.float16, DType.int8, DType.int32
 
@@ -24,25 +24,20 @@ class Hand:
     """A node made by hand, and its live shapes."""
 
     def __init__(self) -> None:
-        self.graph = Graph("hand")
+        self.sketch = Sketch()
         self.live: list[Live] = []
 
     def __call__(self, *shape: int, dtype: DType = DType.float32) -> Tensor:
         """A tensor whose live shape is smaller than its largest."""
         self.live.append(shape)
-        return self.graph.tensor(dtype, tuple(2 * n for n in shape), "x")
+        return self.sketch.value(*(2 * n for n in shape), dtype=dtype)
 
     def integer(self, value: int) -> SymInt:
         self.live.append(value)
-        return self.graph.symint("n")
+        return self.sketch.integer()
 
     def cost(self, name: str, *args: Any) -> Cost:
-        spec = registry.find(name)
-        assert spec is not None
-        bound = spec.bind(args)
-        reads = tuple(v for a in bound[:-1] for v in values_in(a))
-        node = Node(0, name, spec, bound, reads, spec.outputs(bound), spec.mutated(bound), "test")
-        return cost(node, self.live)
+        return cost(self.sketch.node(name, args), self.live)
 
 
 @pytest.fixture

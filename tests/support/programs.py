@@ -1,4 +1,4 @@
-"""Families of operators as the exporter writes them: many outputs of one module, at changing live shapes."""
+"""Exported programs: one file, compared with torch at several live shapes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 
-import pteron
 from pteron.devices import Device
+from tests.support.calls import check_file, eager
 from tests.support.export import export
-from tests.support.rules import as_list, compare, poison
 
-Args = tuple[torch.Tensor, ...]
+Args = Sequence[torch.Tensor]
 
 
 class Outputs(torch.nn.Module):
@@ -32,29 +31,37 @@ def check_program(
     make: Callable[[int], Args],
     dims: Sequence[dict[int, str]],
     lives: Sequence[int] = (9, 4, 3, 9, 5),
+    **options: Any,
+) -> None:
+    """`check_export` where one size is live: the listed dimensions of each input."""
+    live = torch.export.Dim("n", min=min(lives), max=max(lives))
+    shapes: Any = tuple(dict.fromkeys(each, live) for each in dims)
+    if not isinstance(module, torch.nn.Module):
+        module, shapes = Outputs(module), {"inputs": shapes}
+    assert lives[0] == max(lives), "the first live size is the one that is exported"
+    check_export(device, module, make, lives, shapes, **options)
+
+
+def check_export(
+    device: Device,
+    module: torch.nn.Module,
+    make: Callable[..., Args],
+    lives: Sequence[Any],
+    dynamic_shapes: Any = None,
     *,
     rtol: float = 1e-4,
     atol: float = 1e-5,
+    nan: bool = False,
     **options: Any,
 ) -> None:
-    """Export at make(max(lives)) with the listed dimensions dynamic; compare with eager at each live size."""
+    """Export at the first of `lives`, the largest; then compare with eager at each, in the order given.
+
+    `make` gives the inputs at a live size, or at several where it is a tuple.
+    """
     torch.manual_seed(0)
-    if not isinstance(module, torch.nn.Module):
-        module = Outputs(module)
-    live = torch.export.Dim("n", min=min(lives), max=max(lives))
-    shapes = tuple(dict.fromkeys(each, live) for each in dims)
-    largest = make(max(lives))
-    dynamic = {"inputs": shapes} if isinstance(module, Outputs) else shapes
-    program = pteron.load(export(module, largest, dynamic, **options), device=device)
-    method = program.method()
-    for n in lives:
-        args = make(n)
-        poison(method)
-        with torch.no_grad():
-            wanted = as_list(module(*args))
-        for number, (got, want) in enumerate(zip(method.execute(args), wanted, strict=True)):
-            assert got.shape == tuple(want.shape), (
-                f"output {number} at {n}: {got.shape}, not {tuple(want.shape)}"
-            )
-            compare(got, want, f"output {number} at {n}", rtol, atol)
-    program.close()
+
+    def inputs(live: Any) -> tuple[torch.Tensor, ...]:
+        return tuple(make(*live) if isinstance(live, tuple) else make(live))
+
+    program = export(module, inputs(lives[0]), dynamic_shapes, **options)
+    check_file(device, program, eager(module, map(inputs, lives)), rtol, atol, nan=nan)

@@ -1,34 +1,35 @@
-"""Run one operator's rule as a graph of its own, without an exported file around it.
+"""One operator's rule as a graph of its own, without an exported file around it.
 
 What the exporter does with an operator changes from release to release; the rule should not. The
-graph is built at the largest arguments, and called at smaller ones. A `Fixed` tensor is a constant of it.
+graph is built at the largest arguments, and called at smaller ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
-import pteron.fusion
-import pteron.ops  # noqa: F401  both register operators
 from pteron.arrays import convert_constant
 from pteron.devices import Device
 from pteron.gpu.placement import Placement
 from pteron.ir.dtypes import DType
-from pteron.ir.op import find
-from pteron.ir.values import Constant, Graph, Node, Port, SymInt, Tensor, ValueId, values_in
+from pteron.ir.values import Port, Value
 from pteron.method import Method
 from pteron.plan.sweep import plan
-from pteron.pte.bytesource import ByteSource
+from tests.support.calls import Call, check_calls
+from tests.support.memory import poison
+from tests.support.sketch import Sketch, found, replaced
 
 STORED = {
     torch.float64: DType.float32,
     torch.float32: DType.float32,
     torch.float16: DType.float16,
+    torch.bfloat16: DType.bfloat16,
     torch.bfloat16: DType.bfloat16,
     torch.int64: DType.int32,
     torch.int32: DType.int32,
@@ -53,77 +54,67 @@ class Fixed:
     tensor: torch.Tensor
 
 
-def as_list(result: Any) -> list[torch.Tensor]:
-    return list(result) if isinstance(result, (tuple, list)) else [result]
-
-
-def flatten(args: Any) -> list[Any]:
-    """The tensors and SymInts inside the arguments, in order."""
-    if isinstance(args, (torch.Tensor, Sym)):
-        return [args]
-    return [leaf for item in args for leaf in flatten(item)] if isinstance(args, (tuple, list)) else []
-
-
 class OneNode:
-    """An operator alone, built for the arguments given."""
+    """An operator alone, built for the arguments given.
+
+    It returns `outs`, and after them whatever arguments the operator writes in place.
+    """
 
     def __init__(
         self, device: Device, name: str, args: Sequence[Any], outs: Sequence[torch.Tensor], listed: bool
     ) -> None:
-        spec = find(name)
-        assert spec is not None, f"{name} is not registered"
-        self.device = device
-        graph = Graph(name)
-
-        def tensor(x: torch.Tensor, label: str, constant: Constant | None = None) -> Tensor:
-            value = Tensor(ValueId(len(graph.values)), STORED[x.dtype], tuple(x.shape), label, constant)
-            graph.values.append(value)
-            return value
-
-        def value(arg: Any) -> Any:
-            if isinstance(arg, Fixed):
-                bits = arg.tensor.contiguous()
-                array = (bits.view(torch.uint16) if bits.dtype is torch.bfloat16 else bits).numpy()
-                host = str(bits.dtype).removeprefix("torch.")
-                data = Constant(ByteSource(memoryview(array.data).cast("B")).region(), host)
-                return tensor(arg.tensor, f"weight{len(graph.values)}", data)
-            if isinstance(arg, torch.Tensor):
-                made = tensor(arg, f"in{len(graph.inputs)}")
-                graph.inputs.append(Port(made.name, made, str(arg.dtype).removeprefix("torch."), True))
-                return made
-            if isinstance(arg, Sym):
-                symint = SymInt(ValueId(len(graph.values)), f"in{len(graph.inputs)}")
-                graph.values.append(symint)
-                graph.inputs.append(Port(symint.name, symint, "int", True))
-                return symint
-            return tuple(map(value, arg)) if isinstance(arg, (tuple, list)) else arg
-
-        built = [value(arg) for arg in args]
-        targets = [tensor(x, f"out{i}") for i, x in enumerate(outs)]
-        bound = spec.bind([*built, tuple(targets) if listed else targets[0]])
-        reads = tuple(v for arg in bound[:-1] for v in values_in(arg))
-        mutated = spec.mutated(bound)
-        graph.nodes.append(Node(0, name, spec, bound, reads, spec.outputs(bound), mutated, "by hand"))
-        results = [(t, str(x.dtype).removeprefix("torch.")) for t, x in zip(targets, outs, strict=True)]
-        graph.outputs = [Port(t.name, t, host, True) for t, host in results]
-        # What a node writes in place comes after its outputs.
-        graph.outputs += [port for port in graph.inputs if port.value in mutated]
+        sketch = Sketch(name)
+        built = replaced(args, (torch.Tensor, Sym, Fixed), lambda leaf: argument(sketch, leaf))
+        targets = tuple(sketch.value(*x.shape, dtype=STORED[x.dtype]) for x in outs)
+        node = sketch.node(name, [*built, targets if listed else targets[0]])
+        graph = sketch.graph
+        graph.outputs = [
+            Port(f"out{number}", target, host_type(x), True)
+            for number, (target, x) in enumerate(zip(targets, outs, strict=True))
+        ]
+        graph.outputs += [port for port in graph.inputs if port.value in node.mutates]
         self.method = Method(plan(graph, device.route_features), device, Placement(device, convert_constant))
 
-    def __call__(self, args: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    def __call__(self, args: Sequence[Any]) -> list[Any]:
         poison(self.method)
-        leaves = [leaf.value if isinstance(leaf, Sym) else leaf for leaf in flatten(args)]
-        return self.method.execute(leaves)
+        return self.method.execute(inputs_of(args))
 
     def close(self) -> None:
         self.method.close()
 
 
-def poison(method: Method) -> None:
-    """Fill the activations with NaN (all bits set), so that a value nobody wrote is seen."""
-    executor = method._executor
-    for buffer in executor.activations:
-        executor.device.write(buffer, 0, b"\xff" * buffer.size)
+def argument(sketch: Sketch, leaf: torch.Tensor | Sym | Fixed) -> Value:
+    if isinstance(leaf, Sym):
+        return sketch.integer()
+    x = leaf.tensor if isinstance(leaf, Fixed) else leaf
+    stored, host = STORED[x.dtype], host_type(x)
+    if isinstance(leaf, Fixed):
+        bits = x.contiguous().view(torch.uint16) if x.dtype is torch.bfloat16 else x.contiguous()
+        data = bits.numpy().tobytes()
+        return sketch.constant(*x.shape, dtype=stored, data=data, host=host)
+    return sketch.input(*x.shape, dtype=stored, host=host)
+
+
+def host_type(x: torch.Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")
+
+
+def inputs_of(args: Sequence[Any]) -> list[Any]:
+    """What a call is given: the tensors and integers inside the arguments."""
+    return [
+        leaf.value if isinstance(leaf, Sym) else leaf
+        for leaf in found(args, (torch.Tensor, Sym, Fixed))
+        if not isinstance(leaf, Fixed)
+    ]
+
+
+def plain(args: Sequence[Any]) -> Any:
+    """Arguments as torch takes them."""
+    return replaced(args, (Sym, Fixed), lambda leaf: leaf.value if isinstance(leaf, Sym) else leaf.tensor)
+
+
+def as_list(result: Any) -> list[torch.Tensor]:
+    return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
 def check_rule(
@@ -135,6 +126,7 @@ def check_rule(
     *,
     rtol: float = 1e-5,
     atol: float = 1e-6,
+    nan: bool = False,
 ) -> None:
     """Build at make(max(lives)), then compare with torch at each live size, in the order given.
 
@@ -143,31 +135,13 @@ def check_rule(
     torch.manual_seed(0)
     largest = make(max(lives))
     expected = torch_function(*plain(largest))
-    node = OneNode(device, name, largest, as_list(expected), isinstance(expected, (tuple, list)))
-    try:
+
+    def calls() -> Iterator[Call]:
         for live in lives:
             args = make(live)
-            for got, want in zip(node(args), as_list(torch_function(*plain(args))), strict=True):
-                assert got.shape == tuple(want.shape), (
-                    f"{name} at {live}: {got.shape}, not {tuple(want.shape)}"
-                )
-                compare(got, want, f"{name} at {live}", rtol, atol)
-    finally:
-        node.close()
+            wanted = as_list(torch_function(*plain(copy.deepcopy(args))))  # which may write its arguments
+            yield Call(inputs_of(args), wanted, f"of {name} at {live}")
 
-
-def plain(args: Any) -> Any:
-    """Arguments as torch takes them."""
-    if isinstance(args, Sym):
-        return args.value
-    if isinstance(args, Fixed):
-        return args.tensor
-    return type(args)(plain(a) for a in args) if isinstance(args, (tuple, list)) else args
-
-
-def compare(got: np.ndarray[Any, Any], want: torch.Tensor, what: str, rtol: float, atol: float) -> None:
-    if want.dtype is torch.float16:  # one rounding of the result is the storage's, not the kernel's
-        rtol, atol = max(rtol, 2e-3), max(atol, 1e-3)
-    if want.dtype is torch.bfloat16:
-        rtol, atol, want = max(rtol, 1.6e-2), max(atol, 8e-3), want.float()
-    np.testing.assert_allclose(got, want.numpy(), rtol=rtol, atol=atol, err_msg=what)
+    listed = isinstance(expected, (tuple, list))
+    with closing(OneNode(device, name, largest, as_list(expected), listed)) as node:
+        check_calls(node.method, calls(), rtol, atol, nan=nan)

@@ -1,54 +1,91 @@
-"""Graphs drawn by hand: enough to try the sweep and the memory plan without a file or a GPU."""
+"""Graphs drawn by hand: the one way to make a graph without a file."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import pteron.ops  # noqa: F401  registers the operators
+import pteron.fusion
+import pteron.ops  # noqa: F401  both register operators
 from pteron.ir.dtypes import DType
 from pteron.ir.live import Live
-from pteron.ir.values import Constant, Graph, Port, Shape, SymInt, Tensor, Value
-from pteron.lower.builder import Builder
+from pteron.ir.op import find
+from pteron.ir.values import Arg, Constant, Graph, Node, Port, Shape, SymInt, Tensor, Value, numel, values_in
 from pteron.plan.memory import Layout
 from pteron.plan.sweep import LiveGraph
 from pteron.pte.bytesource import ByteSource
 
 
-class Sketch(Builder):
-    """A builder that also knows inputs and outputs."""
+class Sketch:
+    """A graph in the making. Nodes are added as they are said; no pass rewrites them."""
 
-    def __init__(self) -> None:
-        super().__init__("sketch")
+    def __init__(self, name: str = "sketch") -> None:
+        self.graph = Graph(name)
 
-    def input(self, *shape: int, dtype: DType = DType.float32) -> Tensor:
+    def input(self, *shape: int, dtype: DType = DType.float32, host: str = "") -> Tensor:
+        """A tensor that the caller gives, as the host's type `host` or as the one that is stored."""
         tensor = self.value(*shape, dtype=dtype)
-        self.graph.inputs.append(Port(tensor.name, tensor, dtype.label, True))
+        self.graph.inputs.append(Port(tensor.name, tensor, host or dtype.label, True))
         return tensor
 
     def integer(self) -> SymInt:
-        symint = self.symint(f"n{len(self.graph.values)}")
+        """An integer that the caller gives."""
+        symint = self.graph.symint(f"n{len(self.graph.values)}")
         self.graph.inputs.append(Port(symint.name, symint, "int", True))
         return symint
 
-    def constant(self, *shape: int, dtype: DType = DType.float32) -> Tensor:
-        tensor = Tensor(self.value(*shape, dtype=dtype).id, dtype, shape, "constant")
-        data = Constant(ByteSource(bytes(tensor.max_nbytes)).region(), dtype.label)
-        self.graph.values[tensor.id] = tensor = Tensor(tensor.id, dtype, shape, f"c{tensor.id}", data)
-        return tensor
+    def constant(
+        self, *shape: int, dtype: DType = DType.float32, data: bytes | None = None, host: str = ""
+    ) -> Tensor:
+        """A tensor of the file: of these bytes in the host's type `host`, or of zeros."""
+        stored = ByteSource(bytes(numel(shape) * dtype.itemsize) if data is None else data).region()
+        name = f"c{len(self.graph.values)}"
+        return self.graph.tensor(dtype, shape, name, Constant(stored, host or dtype.label))
 
     def value(self, *shape: int, dtype: DType = DType.float32) -> Tensor:
-        return self.tensor(dtype, shape, f"v{len(self.graph.values)}")
+        """A tensor that a node writes."""
+        return self.graph.tensor(dtype, shape, f"v{len(self.graph.values)}")
+
+    def node(
+        self, name: str, args: Iterable[Arg], origin: str = "sketch", when: SymInt | None = None
+    ) -> Node:
+        """A call of an operator, in calls in which `when` is not 0. Its outputs are its last argument."""
+        spec = find(name)
+        assert spec is not None, f"{name} is not registered"
+        bound = spec.bind(tuple(args))
+        reads = tuple(value for arg in bound[:-1] for value in values_in(arg))
+        index = len(self.graph.nodes)
+        node = Node(index, name, spec, bound, reads, spec.outputs(bound), spec.mutated(bound), origin, when)
+        self.graph.nodes.append(node)
+        return node
 
     def add(self, name: str, *args: Any, shape: Shape | None = None, dtype: DType = DType.float32) -> Any:
         """A node with one output of the given largest shape, or a SymInt where there is none."""
-        out = self.symint(f"s{len(self.graph.values)}") if shape is None else self.value(*shape, dtype=dtype)
-        self.node(name, [*args, out], "sketch")
+        out: Value
+        if shape is None:
+            out = self.graph.symint(f"s{len(self.graph.values)}")
+        else:
+            out = self.value(*shape, dtype=dtype)
+        self.node(name, [*args, out])
         return out
 
     def finish(self, *outputs: Value) -> Graph:
-        assert not self.problems, self.problems
         self.graph.outputs = [Port(f"output{i}", v, "float32", True) for i, v in enumerate(outputs)]
         return self.graph
+
+
+def replaced(args: Any, kinds: tuple[type, ...], replace: Callable[[Any], Any]) -> Any:
+    """Arguments in which everything of these kinds is replaced, inside of lists too."""
+    if isinstance(args, kinds):
+        return replace(args)
+    return tuple(replaced(arg, kinds, replace) for arg in args) if isinstance(args, (list, tuple)) else args
+
+
+def found(args: Any, kinds: tuple[type, ...]) -> list[Any]:
+    """Everything of these kinds among the arguments, inside of lists too, in order."""
+    leaves: list[Any] = []
+    replaced(args, kinds, leaves.append)
+    return leaves
 
 
 def live(graph: Graph, **options: Any) -> LiveGraph:

@@ -12,7 +12,7 @@ import torch
 
 import pteron
 from pteron.devices import Device
-from tests.support.replay import poison
+from tests.support.memory import poison
 from tests.zoo.exporter import Mode, export_model
 from tests.zoo.model import Model
 

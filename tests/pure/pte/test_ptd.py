@@ -85,15 +85,3 @@ def test_newer_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     with pytest.raises(FormatError, match="version 1 is newer"):
         DataFile(tmp_path / "new.ptd")
-
-
-def test_stock_executorch_reads_ours_and_we_read_its(path: Path) -> None:
-    from executorch.exir._serialize._cord import Cord
-    from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
-
-    serializer = FlatTensorSerializer()
-    payload = serializer.deserialize(Cord(path.read_bytes()))
-    assert {key: payload.buffers[entry.buffer_index] for key, entry in payload.named_data.items()} == DATA
-    file = DataFile(bytes(serializer.serialize(payload)))
-    assert {key: bytes(region) for key, region in file.items()} == DATA
-    assert file.layouts == LAYOUTS

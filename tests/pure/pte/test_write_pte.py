@@ -1,14 +1,13 @@
 """Writing `.pte` files, and whether stock ExecuTorch agrees that they are `.pte` files."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pteron.pte import ProgramFile, program_chunks, schema, write_pte
 from pteron.pte.schema import AllocationDetails, ScalarType, Tensor
-from tests.pure.pte.pte_samples import DATA, FIXTURES, calls, one_method
+from tests.pure.pte.pte_samples import calls, one_method
 
 
 def planned(offset: int) -> Tensor:
@@ -98,33 +97,3 @@ def write_file_that_fails(target: Path) -> None:
         raise OSError("disk full")
 
     write_file(target, chunks())
-
-
-class TestStockExecuTorch:
-    @pytest.mark.parametrize("name", FIXTURES)
-    def test_its_deserialiser_reads_ours(self, name: str, tmp_path: Path) -> None:
-        from executorch.exir._serialize import _program as stock
-
-        rewritten(DATA / name, tmp_path / "copy.pte")
-        ours = stock.deserialize_pte_binary((tmp_path / "copy.pte").read_bytes())
-        theirs = stock.deserialize_pte_binary((DATA / name).read_bytes())
-        assert ours.program.execution_plan == theirs.program.execution_plan
-        assert ours.program.backend_delegate_data == theirs.program.backend_delegate_data
-        assert ours.program.constant_buffer == theirs.program.constant_buffer
-
-    def test_its_runtime_loads_ours(self, tmp_path: Path) -> None:
-        from executorch.runtime import Runtime
-
-        rewritten(DATA / "dyn_rms.pte", tmp_path / "copy.pte")
-        assert Runtime.get().load_program(tmp_path / "copy.pte").method_names == {"forward"}
-
-    def test_its_runtime_runs_ours(self, tmp_path: Path) -> None:
-        import torch
-        from executorch.runtime import Runtime
-
-        program = replace(addition(), constant_segment=schema.SubsegmentOffsets(0, (0,)))
-        write_pte(tmp_path / "add.pte", program, (b"",))
-        method = Runtime.get().load_program(tmp_path / "add.pte").load_method("forward")
-        x, y = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[10.0, 20.0], [30.0, 40.0]])
-        (result,) = method.execute([x, y])
-        assert torch.equal(result, x + y)

@@ -5,24 +5,27 @@ A sample is a function of `n`, the live size: the rule's arguments in their orde
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pteron.fusion
-import pteron.ops  # noqa: F401  both register operators
 from pteron.gpu.executor import shader_text
-from pteron.ir.dispatch import Route
+from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, Dispatch, Route
 from pteron.ir.dtypes import DType
 from pteron.ir.op import find, registered
-from pteron.ir.values import Constant, Graph, Node, Port, SymInt, Tensor, ValueId, values_in
+from pteron.ir.values import Port, Tensor, Value
 from pteron.ops import kernel as kernels
 from pteron.plan.memory import Layout
+from pteron.plan.routes import Choice
 from pteron.plan.sweep import LiveGraph
-from pteron.pte.bytesource import ByteSource
+from tests.support.sketch import Sketch, found, replaced
 
 LARGEST, SMALLER = 8, 5
 FLOATS = tuple(dtype for dtype in DType if dtype.is_float)
+
+# What devices of each kind offer: the portable floor, a driver on the CPU, and a GPU without and with extras.
+DEVICES: tuple[tuple[str, ...], ...] = ((), (SOFTWARE, SUBGROUP, HALF), (GPU,), (GPU, SUBGROUP, HALF))
 
 
 @dataclass(frozen=True)
@@ -67,48 +70,31 @@ def _full_name(name: str) -> str:
 class OneNodeGraph:
     """A sample at its largest, and what its rule makes of a smaller one."""
 
-    def __init__(self, name: str, sample: Sample, dtype: DType, features: Iterable[str] = ()) -> None:
-        spec = find(name)
-        assert spec is not None
-        self.graph, self.sample, self.dtype = Graph(name), sample, dtype
-        bound = spec.bind(self._values(sample.make(LARGEST)))
-        node = Node(
-            0,
-            name,
-            spec,
-            bound,
-            tuple(v for arg in bound[:-1] for v in values_in(arg)),
-            spec.outputs(bound),
-            spec.mutated(bound),
-            "a sample",
-        )
-        self.graph.nodes.append(node)
-        written = {value.id for value in node.writes}
-        self.graph.inputs = [
-            Port(v.name, v, "int" if isinstance(v, SymInt) else str(v.dtype), True)
-            for v in self.graph.values
-            if v.id not in written and (isinstance(v, SymInt) or v.constant is None)
-        ]
+    def __init__(
+        self,
+        name: str,
+        sample: Sample,
+        dtype: DType,
+        features: Iterable[str] = (),
+        choice: Choice | None = None,
+    ) -> None:
+        self.sample, self.dtype = sample, dtype
+        sketch = Sketch(name)
+        *args, out = sample.make(LARGEST)
+        built = [self._values(arg, sketch.input, sketch) for arg in args]
+        node = sketch.node(name, [*built, self._values(out, sketch.value, sketch)])
+        self.graph = sketch.graph
         self.graph.outputs = [Port(str(v), v, "", True) for v in node.writes]
-        self.live = LiveGraph(self.graph, Layout.of(self.graph), features)
+        self.live = LiveGraph(self.graph, Layout.of(self.graph), frozenset(features), choice)
 
-    def _values(self, args: Any) -> Any:
-        return tuple(map(self._value, args))
+    def _values(self, arg: Any, tensor: Callable[..., Tensor], sketch: Sketch) -> Any:
+        def value(leaf: T | Position) -> Value:
+            if isinstance(leaf, Position):
+                return sketch.integer()
+            make = sketch.constant if leaf.fixed else tensor
+            return make(*leaf.shape, dtype=leaf.dtype or self.dtype)
 
-    def _value(self, arg: Any) -> Any:
-        if isinstance(arg, (list, tuple)):
-            return self._values(arg)
-        if not isinstance(arg, (T, Position)):
-            return arg
-        place = ValueId(len(self.graph.values))
-        value: Tensor | SymInt
-        if isinstance(arg, T):
-            constant = Constant(ByteSource(b"").region(), "float32") if arg.fixed else None
-            value = Tensor(place, arg.dtype or self.dtype, arg.shape, f"v{place}", constant)
-        else:
-            value = SymInt(place, f"v{place}")
-        self.graph.values.append(value)
-        return value
+        return replaced(arg, (T, Position), value)
 
     @property
     def routes(self) -> list[Route]:
@@ -117,24 +103,66 @@ class OneNodeGraph:
     def resize(self, n: int) -> tuple[list[Any], list[Any]]:
         """The output shapes at a live size: as the rule says, and as the sample does."""
         args = self.sample.make(n)
-        shapes = [arg.shape if isinstance(arg, T) else 0 for arg in _leaves(args)]
+        shapes = [arg.shape if isinstance(arg, T) else 0 for arg in found(args, (T, Position))]
         inputs = self.graph.input_ids
         self.live.resize({v.id: s for v, s in zip(self.graph.values, shapes, strict=True) if v.id in inputs})
         outputs = self.graph.nodes[0].writes
         return [self.live.live[v.id] for v in outputs], [shapes[v.id] for v in outputs]
 
-    def texts(self) -> Iterator[tuple[str, str]]:
-        """Every kernel it may run, and the text of it."""
-        for route in self.routes:
-            for dispatch in route.dispatches:
-                kernel = kernels.load(dispatch.kernel, dispatch.defines)
-                yield dispatch.kernel, shader_text(kernel, dispatch)
+
+_TEXTS: dict[tuple[Any, ...], str] = {}
 
 
-def _leaves(args: Any) -> list[T | Position]:
-    if isinstance(args, (T, Position)):
-        return [args]
-    return [leaf for arg in args for leaf in _leaves(arg)] if isinstance(args, (list, tuple)) else []
+def texts_of(dispatches: Iterable[Dispatch]) -> list[str]:
+    return [_text(dispatch) for dispatch in dispatches]
+
+
+def _text(d: Dispatch) -> str:
+    """The shader text, which is made once for all that have the same kernel, defines, code and dtypes."""
+    dtypes = tuple((name, getattr(bound, "dtype", None)) for name, bound in d.bindings.items())
+    key = d.kernel, repr(d.defines), d.code, dtypes
+    if key not in _TEXTS:
+        _TEXTS[key] = shader_text(kernels.load(d.kernel, d.defines), d)
+    return _TEXTS[key]
+
+
+class EveryRoute:
+    """A choice that has every route compiled, and takes the one that is wanted where it fits."""
+
+    wanted = ""
+
+    def keeps(self, key: str, route: str) -> bool:
+        return True
+
+    def prefers(self, key: str, size: int, fitting: Sequence[str]) -> str:
+        return self.wanted if self.wanted in fitting else fitting[0]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A shader text that some device compiles, and what asks for it."""
+
+    text: str
+    kernel: str
+    user: str
+    portable: bool  # whether a device that offers nothing takes it
+
+
+@functools.cache
+def built_texts() -> list[Built]:
+    """Every different shader text of all samples, on each kind of device."""
+    texts: dict[str, Built] = {}
+    for name, given in SAMPLES.items():
+        for sample, dtype, features in product_of(given):
+            for route in OneNodeGraph(name, sample, dtype, features, EveryRoute()).routes:
+                for dispatch, text in zip(route.dispatches, texts_of(route.dispatches), strict=True):
+                    texts.setdefault(text, Built(text, dispatch.kernel, f"{name} of {dtype}", not features))
+    return list(texts.values())
+
+
+def product_of(samples: Iterable[Sample]) -> Iterator[tuple[Sample, DType, tuple[str, ...]]]:
+    """Each sample with each of its dtypes on each kind of device."""
+    return ((s, dtype, features) for s in samples for dtype in s.dtypes for features in DEVICES)
 
 
 def is_integer_arithmetic(name: str) -> bool:

@@ -1,8 +1,8 @@
 // One AdamW step in place: the moving means of the gradient and of its square, then the weights, decayed.
-@group(0) @binding(0) var<storage, read_write> param: array<param_word>;
-@group(0) @binding(1) var<storage, read_write> mean: array<mean_word>;
-@group(0) @binding(2) var<storage, read_write> square: array<square_word>;
-@group(0) @binding(3) var<storage, read> grad: array<grad_word>;
+@group(0) @binding(0) var<storage, read_write> param: array<param_word>;    // [n]
+@group(0) @binding(1) var<storage, read_write> mean: array<mean_word>;      // [n]
+@group(0) @binding(2) var<storage, read_write> square: array<square_word>;  // [n]
+@group(0) @binding(3) var<storage, read> grad: array<grad_word>;            // [n]
 @group(0) @binding(4) var<uniform> p: Params;
 
 struct Params {

@@ -1,8 +1,8 @@
 // y = apply(x, scale, zero point), element by element: affine quantisation and its inverse. The rule supplies
 // `apply`. Scale and zero point are the same for all of x (SCALAR), or are walked with strides that repeat them.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;            // [n]
-@group(0) @binding(1) var<storage, read> scales: array<scales_word>;
-@group(0) @binding(2) var<storage, read> zeros: array<zeros_word>;
+@group(0) @binding(1) var<storage, read> scales: array<scales_word>;  // [1], or at strides
+@group(0) @binding(2) var<storage, read> zeros: array<zeros_word>;    // [1], or at strides
 @group(0) @binding(3) var<storage, read_write> y: array<y_word>;      // [n]
 @group(0) @binding(4) var<uniform> p: Params;
 

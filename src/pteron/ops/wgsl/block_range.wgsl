@@ -1,6 +1,6 @@
 // The least and the greatest element of each block of x, and 0. Several invocations share a block, each of them
 // looking at every PARTS-th element; who reads the ranges joins the parts.
-@group(0) @binding(0) var<storage, read> x: array<x_word>;
+@group(0) @binding(0) var<storage, read> x: array<x_word>;                // [blocks at outer_strides, elements at inner_strides]
 @group(0) @binding(1) var<storage, read_write> ranges: array<vec2<f32>>;  // [blocks, PARTS]
 @group(0) @binding(2) var<uniform> p: Params;
 

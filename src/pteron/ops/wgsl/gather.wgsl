@@ -1,8 +1,8 @@
 // y[i..] = x[base(i) + index[place(i)] * stride]: index_select, gather, index and embedding alike. The
 // strides say how the base and the place follow from an output's coordinates.
-@group(0) @binding(0) var<storage, read> x: array<x_word>;
-@group(0) @binding(1) var<storage, read> index: array<index_word>;
-@group(0) @binding(2) var<storage, read_write> y: array<y_word>;  // [sizes..]
+@group(0) @binding(0) var<storage, read> x: array<x_word>;          // at x_strides
+@group(0) @binding(1) var<storage, read> index: array<index_word>;  // at index_strides
+@group(0) @binding(2) var<storage, read_write> y: array<y_word>;    // [sizes..]
 @group(0) @binding(3) var<uniform> p: Params;
 
 struct Params {

@@ -1,5 +1,5 @@
 // One of several index tensors, added to the offsets into x that they make up together.
-@group(0) @binding(0) var<storage, read> index: array<index_word>;
+@group(0) @binding(0) var<storage, read> index: array<index_word>;   // broadcast to [sizes..]
 @group(0) @binding(1) var<storage, read_write> offsets: array<i32>;  // [sizes..]
 @group(0) @binding(2) var<uniform> p: Params;
 

@@ -6,10 +6,10 @@
 @group(0) @binding(4) var<storage, read_write> y: array<y_word>;        // [rows, columns]
 @group(0) @binding(5) var<uniform> p: Params;
 //#if SECOND
-@group(0) @binding(6) var<storage, read_write> y2: array<y2_word>;
+@group(0) @binding(6) var<storage, read_write> y2: array<y2_word>;  // the next columns of y
 //#end
 //#if THIRD
-@group(0) @binding(7) var<storage, read_write> y3: array<y3_word>;
+@group(0) @binding(7) var<storage, read_write> y3: array<y3_word>;  // those after y2
 //#end
 
 //#include q4_params

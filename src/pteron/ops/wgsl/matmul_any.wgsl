@@ -5,10 +5,10 @@
 @group(0) @binding(3) var<storage, read_write> y: array<y_word>;  // [batch, rows, columns]
 @group(0) @binding(4) var<uniform> p: Params;
 //#if SECOND
-@group(0) @binding(5) var<storage, read_write> y2: array<y2_word>;
+@group(0) @binding(5) var<storage, read_write> y2: array<y2_word>;  // the next columns of y
 //#end
 //#if THIRD
-@group(0) @binding(6) var<storage, read_write> y3: array<y3_word>;
+@group(0) @binding(6) var<storage, read_write> y3: array<y3_word>;  // those after y2
 //#end
 
 //#include product

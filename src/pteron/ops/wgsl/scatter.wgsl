@@ -1,9 +1,9 @@
 // y[base(i) + index[place(i)] * stride] = combine(what is there, source[i]), one invocation per source
 // element. y holds four-byte elements and has been filled before. Where several indices are equal, a
 // compare-and-exchange lets every one of them have its turn.
-@group(0) @binding(0) var<storage, read> index: array<index_word>;
-@group(0) @binding(1) var<storage, read> source: array<source_word>;
-@group(0) @binding(2) var<storage, read_write> y: array<atomic<u32>>;
+@group(0) @binding(0) var<storage, read> index: array<index_word>;     // at index_strides
+@group(0) @binding(1) var<storage, read> source: array<source_word>;   // at source_strides
+@group(0) @binding(2) var<storage, read_write> y: array<atomic<u32>>;  // at y_strides
 @group(0) @binding(3) var<uniform> p: Params;
 
 struct Params {

@@ -1,5 +1,5 @@
 // y[i0, i1, ..] = x[offset + i0*stride0 + i1*stride1 + ..]: permute, slice, select, expand, flip, repeat.
-@group(0) @binding(0) var<storage, read> x: array<x_word>;
+@group(0) @binding(0) var<storage, read> x: array<x_word>;        // at offset and strides
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [sizes..]
 @group(0) @binding(2) var<uniform> p: Params;
 

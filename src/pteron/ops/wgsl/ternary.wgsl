@@ -1,7 +1,7 @@
 // y = apply(a, b, c) with numpy's broadcasting. The rule supplies `apply`.
-@group(0) @binding(0) var<storage, read> a: array<a_word>;
-@group(0) @binding(1) var<storage, read> b: array<b_word>;
-@group(0) @binding(2) var<storage, read> c: array<c_word>;
+@group(0) @binding(0) var<storage, read> a: array<a_word>;        // broadcast to [sizes..]
+@group(0) @binding(1) var<storage, read> b: array<b_word>;        // broadcast to [sizes..]
+@group(0) @binding(2) var<storage, read> c: array<c_word>;        // broadcast to [sizes..]
 @group(0) @binding(3) var<storage, read_write> y: array<y_word>;  // [sizes..]
 @group(0) @binding(4) var<uniform> p: Params;
 

@@ -1,9 +1,9 @@
 // Four neighbouring columns of a product, from their sums to their place in y. What is past the end is not stored.
 //#if SECOND
-@group(0) @binding(5) var<storage, read_write> y2: array<ELEMENT>;
+@group(0) @binding(5) var<storage, read_write> y2: array<ELEMENT>;  // the next columns of y
 //#end
 //#if THIRD
-@group(0) @binding(6) var<storage, read_write> y3: array<ELEMENT>;
+@group(0) @binding(6) var<storage, read_write> y3: array<ELEMENT>;  // those after y2
 //#end
 
 //#include store_four

@@ -1,0 +1,64 @@
+"""The loop that compares with torch fails where it must."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+import torch
+
+from pteron.devices import Device
+from pteron.ir import op as registry
+from pteron.ir.live import LiveTensor
+from pteron.ir.op import op
+from tests.support.calls import Call, check_calls, eager
+from tests.support.rules import OneNode, check_rule
+
+
+@pytest.fixture
+def lazy(monkeypatch: pytest.MonkeyPatch) -> str:
+    """An operator that writes nothing at all. New memory is zero, so it passes for `zeros_like`."""
+    monkeypatch.setattr(registry, "_REGISTRY", registry.registered())
+
+    @op("test.lazy")
+    def rule(x: LiveTensor, out: LiveTensor) -> None:
+        out.resize(x.shape)
+
+    return "test.lazy"
+
+
+def test_an_output_that_nobody_wrote_is_seen(device: Device, lazy: str) -> None:
+    with pytest.raises(AssertionError, match=r"expected 0\.0, got nan"):
+        check_rule(device, lazy, lambda n: [torch.randn(n)], torch.zeros_like)
+
+
+def doubling(device: Device) -> OneNode:
+    return OneNode(device, "aten.add.Tensor", [torch.zeros(4), torch.zeros(4), 1], [torch.zeros(4)], False)
+
+
+def test_a_wrong_number_of_a_later_call_is_seen(device: Device) -> None:
+    x = torch.ones(3)
+    calls = [Call([x, x], [2 * x]), Call([x, x], [2.1 * x], "of ones")]
+    with (
+        closing(doubling(device)) as node,
+        pytest.raises(AssertionError, match="call 1 of ones, output 0: 3 of"),
+    ):
+        check_calls(node.method, calls, 1e-3)
+
+
+def test_a_call_that_allocates_is_seen(device: Device) -> None:
+    def calls() -> Iterator[Call]:
+        yield Call([torch.ones(2), torch.ones(2)], [2 * torch.ones(2)])
+        device.free(device.storage(16, "too late"))
+
+    with closing(doubling(device)) as node, pytest.raises(AssertionError, match="a call allocated"):
+        check_calls(node.method, calls(), 1e-3)
+
+
+def test_eager_gives_the_program_its_inputs_as_they_were() -> None:
+    def module(x: torch.Tensor) -> torch.Tensor:
+        return x.add_(1)
+
+    (call,) = eager(module, [(torch.zeros(2),)])
+    assert torch.equal(call.inputs[0], torch.zeros(2)) and torch.equal(call.outputs[0], torch.ones(2))

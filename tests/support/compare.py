@@ -1,0 +1,90 @@
+"""How close a result must be, by what computes it, and what is wrong with one that is not close."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+EXACT = 0.0
+ELEMENTWISE = 1e-4
+RMS = 1e-3
+MATMUL = 1e-3
+SDPA = 2e-3
+QUANTISED = 5e-3
+
+# A float16 or bfloat16 result is rounded once more than the computation.
+HALF_RTOL, HALF_ATOL = 2e-3, 1e-3
+BRAIN_RTOL, BRAIN_ATOL = 1.6e-2, 8e-3
+
+
+class _Undefined:
+    def __repr__(self) -> str:
+        return "UNDEFINED"
+
+
+UNDEFINED: Any = _Undefined()  # stands for an output that the reference leaves unwritten
+
+
+def disagreement(
+    got: Any, want: Any, rtol: float, atol: float | None = None, nan: bool = False
+) -> str | None:
+    """None, or what is wrong with a result.
+
+    Shape and dtype must be equal. A float may be off by `atol`, or by `rtol` of what was expected; without
+    `atol` it is the same as `rtol`. Anything else must be equal. A NaN is wrong, because poisoned memory
+    gives one too; `nan` allows it where one was expected.
+    """
+    if want is UNDEFINED:
+        return None
+    if isinstance(want, int):
+        return None if type(got) is int and got == want else f"expected the integer {want}, got {got!r}"
+    atol = rtol if atol is None else atol
+    if str(getattr(want, "dtype", "")) == "torch.bfloat16":  # which numpy does not have
+        rtol, atol, want = (
+            max(rtol, BRAIN_RTOL),
+            max(rtol if atol is None else atol, BRAIN_ATOL),
+            want.float(),
+        )
+    got, want = np.asarray(got), np.asarray(want)
+    if (got.shape, got.dtype) != (want.shape, want.dtype):
+        return f"expected {want.dtype}{list(want.shape)}, got {got.dtype}{list(got.shape)}"
+    good = _close(got, want, rtol, atol, nan) if got.dtype.kind == "f" else got == want
+    if good.all():
+        return None
+    where = np.unravel_index(np.argmin(good), good.shape)
+    wrong, place = np.count_nonzero(~good), tuple(map(int, where))
+    return f"{wrong} of {good.size} elements, the first at {place}: expected {want[where]}, got {got[where]}"
+
+
+def _close(got: Any, want: Any, rtol: float, atol: float, nan: bool) -> Any:
+    if want.dtype == np.float16 and max(rtol, atol) > EXACT:
+        rtol, atol = max(rtol, HALF_RTOL), max(atol, HALF_ATOL)
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(got - want)
+        close = (got == want) | np.isfinite(want) & ((error <= atol) | (error <= rtol * np.abs(want)))
+    return close | (np.isnan(got) & np.isnan(want)) if nan else close
+
+
+def assert_close(got: Any, want: Any, rtol: float, atol: float | None = None, what: str = "result") -> None:
+    problem = disagreement(got, want, rtol, atol)
+    assert not problem, f"{what}: {problem}"
+
+
+def disagreements(
+    got: Sequence[Any], want: Sequence[Any], rtol: float, atol: float | None = None, nan: bool = False
+) -> list[str]:
+    """What is wrong with the outputs of a call."""
+    if len(got) != len(want):
+        return [f"expected {len(want)} outputs, got {len(got)}"]
+    found = (disagreement(*pair, rtol, atol, nan) for pair in zip(got, want, strict=True))
+    return [f"output {index}: {problem}" for index, problem in enumerate(found) if problem]
+
+
+def assert_outputs(
+    got: Sequence[Any], want: Sequence[Any], rtol: float, atol: float | None = None, what: str = "call"
+) -> None:
+    problems = disagreements(got, want, rtol, atol)
+    assert not problems, "\n".join(f"{what}, {problem}" for problem in problems)

@@ -1,0 +1,28 @@
+"""Fixtures that hold a folder of tests to what CONTRIBUTING.md says it needs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+import pytest
+
+TORCH = ("torch", "executorch", "torchao")
+
+
+@pytest.fixture(autouse=True)
+def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing torch fails, whether or not an earlier test of this process imported it."""
+    for name in TORCH:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening a device fails, on whatever adapter."""
+    import wgpu.backends.wgpu_native as native
+
+    def refuse(*args: Any, **options: Any) -> NoReturn:
+        raise AssertionError("this folder's tests need no GPU (see CONTRIBUTING.md), but one opened a device")
+
+    monkeypatch.setattr(native.GPUAdapter, "request_device_sync", refuse)

@@ -1,0 +1,182 @@
+"""Modules to export, each with its inputs at any length and its options."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.nn.functional import scaled_dot_product_attention
+
+import pteron
+from pteron.exporting import Export
+
+WIDTH, LONGEST = 64, 24
+LENGTH = Dim("length", min=1, max=LONGEST)
+
+
+class Mlp(nn.Module):
+    """One layer that can be quantised, one whose outputs and one whose inputs do not divide evenly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(WIDTH, 90)
+        self.down = nn.Linear(90, WIDTH)
+        self.head = nn.Linear(WIDTH, 12)
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.dropout(self.down(nn.functional.gelu(self.up(x)))))
+
+
+class Attention(nn.Module):
+    """Attention in every way that torch takes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q = nn.Linear(WIDTH, WIDTH)
+        self.kv = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor, added: Tensor, shown: Tensor) -> tuple[Tensor, ...]:
+        q = self.q(x).unflatten(-1, (4, 16)).transpose(1, 2)
+        k, v = self.kv(x).unflatten(-1, (4, 16)).transpose(1, 2).chunk(2, dim=1)
+        full = {"enable_gqa": True}
+        return (
+            scaled_dot_product_attention(q, q, q),
+            scaled_dot_product_attention(q, k, v, is_causal=True, **full),
+            scaled_dot_product_attention(q, k, v, attn_mask=added, scale=0.3, **full),
+            scaled_dot_product_attention(q, k, v, attn_mask=shown, **full),
+        )
+
+
+class Language(nn.Module):
+    """An embedding that is also the head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(52, WIDTH)
+        self.head = nn.Linear(WIDTH, 52, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.embedding(tokens)))
+
+
+class Leftovers(nn.Module):
+    """`any` has no place in the delegate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.linear(x)
+        return y, (y > 2).any(-1)
+
+
+class OddHeads(nn.Module):
+    """Heads of 6 elements, which the delegate's attention does not take."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+def masks(length: int) -> tuple[Tensor, Tensor]:
+    """One that is added and one that is not, each with a row that hides everything."""
+    added = torch.randn(length, length).masked_fill(torch.rand(length, length) < 0.3, -torch.inf)
+    shown = torch.rand(2, 1, length, length) < 0.7
+    added[length // 2], shown[:, :, length // 3] = -torch.inf, False
+    return added, shown
+
+
+def tokens(length: int) -> tuple[Tensor]:
+    return (torch.randint(0, 52, (1, length)),)
+
+
+def rows(length: int) -> tuple[Tensor]:
+    return (torch.randn(2, length, WIDTH),)
+
+
+def rows_and_masks(length: int) -> tuple[Tensor, ...]:
+    return (*rows(length), *masks(length))
+
+
+def heads(length: int) -> tuple[Tensor]:
+    return (torch.randn(1, 2, length, 6),)
+
+
+DYNAMIC = ({1: LENGTH},)
+CASES: dict[str, tuple[type[nn.Module], Callable[[int], tuple[Tensor, ...]], Any, dict[str, Any]]] = {
+    "mlp": (Mlp, rows, DYNAMIC, {}),
+    "mlp, 4 bits": (Mlp, rows, DYNAMIC, {"quantize": "4bit"}),
+    "mlp, not delegated": (Mlp, rows, DYNAMIC, {"partition": False}),
+    "attention": (
+        Attention,
+        rows_and_masks,
+        ({1: LENGTH}, {0: LENGTH, 1: LENGTH}, {2: LENGTH, 3: LENGTH}),
+        {"quantize": "4bit", "group_size": 16},
+    ),
+    "language, 4 bits": (Language, tokens, DYNAMIC, {"quantize": "4bit"}),
+    "leftovers": (Leftovers, rows, DYNAMIC, {}),
+    "odd heads": (OddHeads, heads, ({2: LENGTH},), {}),
+}
+
+
+def module_of(name: str) -> nn.Module:
+    torch.manual_seed(0)
+    return CASES[name][0]()
+
+
+def example_of(name: str) -> tuple[Tensor, ...]:
+    torch.manual_seed(1)
+    return CASES[name][1](LONGEST)
+
+
+@functools.cache
+def exported(name: str) -> Export:
+    """Every program is exported once."""
+    _, _, dynamic_shapes, options = CASES[name]
+    return pteron.export(module_of(name), example_of(name), dynamic_shapes=dynamic_shapes, **options)
+
+
+def reference(name: str) -> nn.Module:
+    """The module as torch runs it, quantised by torchao where the program is."""
+    module, options = module_of(name).eval(), CASES[name][3]
+    if "quantize" in options:
+        from torchao.quantization.granularity import PerGroup
+        from torchao.quantization.quant_api import IntxWeightOnlyConfig, quantize_
+
+        def divides(part: nn.Module, _: str) -> bool:
+            if not isinstance(part, (nn.Linear, nn.Embedding)):
+                return False
+            return part.weight.shape[0] % 4 == 0 and part.weight.shape[1] % size == 0
+
+        size = options.get("group_size", 32)
+        config = IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(size))
+        quantize_(module, config, divides)
+    return module
+
+
+FACTORY = """
+import torch
+from neighbour import WIDTH
+
+def make():
+    module = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())
+    return module, (torch.zeros(4, WIDTH),), ({0: torch.export.Dim("n", min=1, max=4)},)
+
+def wrong():
+    return 7
+"""
+
+
+def write_factory(folder: Path) -> Path:
+    """A file with functions that `pteron export` can be told to call."""
+    (folder / "neighbour.py").write_text("WIDTH = 32")
+    path = folder / "json.py"  # a name that is taken
+    path.write_text(FACTORY)
+    return path
