@@ -17,6 +17,7 @@ import pytest
 
 import pteron
 from tests.support import DATA
+from tests.support.replay import poison
 
 OURS = str(Path(pteron.__file__).parent)
 LONG, SHORT = 128, 5
@@ -110,6 +111,7 @@ def test_an_interrupt_at_any_line_leaves_a_method_that_is_right(method):
     for order in ((LONG, SHORT), (SHORT, LONG)):
         for _ in each_line(lambda: (method(*given[LONG]), method(*given[SHORT]))):
             for size in order:
+                poison(method)  # else what an earlier call wrote would pass for a result
                 np.testing.assert_array_equal(method(*given[size]), wanted[size])
             count += 1
     assert count > 600, "hardly any line was interrupted: the trace does not see the code"
