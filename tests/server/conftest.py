@@ -1,5 +1,25 @@
 """The server answers with the language model that the tests of generation use."""
 
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from pteron.llm import LanguageModel, Stream
 from tests.llm.conftest import llm, model_folder
 
 __all__ = ["llm", "model_folder"]
+
+
+@pytest.fixture()
+def slow(llm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that take long enough to do something meanwhile."""
+    step = Stream.step
+
+    def slowly(stream: Stream) -> Any:
+        time.sleep(0.05)
+        return step(stream)
+
+    monkeypatch.setattr(Stream, "step", slowly)

@@ -25,6 +25,15 @@ def serve(
     api_key: Annotated[
         str | None, typer.Option("--api-key", envvar="PTERON_API_KEY", help="What clients must send.")
     ] = None,
+    max_body: Annotated[
+        int, typer.Option("--max-body", min=1, help="The largest request, in MiB; larger ones get 413.")
+    ] = 4,
+    max_connections: Annotated[
+        int, typer.Option("--max-connections", min=1, help="Connections that may be open at the same time.")
+    ] = 1000,
+    allow_special: Annotated[
+        bool, typer.Option("--allow-special", help="Let messages write control tokens such as <|im_end|>.")
+    ] = False,
     context: language.Context = 0,
     tokenizer: language.TokenizerPath = None,
     data: options.DataPaths = None,
@@ -46,4 +55,6 @@ def serve(
             sessions=sessions,
             queue=queue,
             api_key=api_key,
+            allow_special=allow_special,
+            limits=server.Limits(body=max_body << 20, connections=max_connections),
         )

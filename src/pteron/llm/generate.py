@@ -30,6 +30,11 @@ class ContextFull(InputError):
     """A prompt is longer than the model's context."""
 
 
+def check_room(tokens: int, context_length: int) -> None:
+    if tokens > context_length:
+        raise ContextFull(f"the prompt has {tokens} tokens, but the model's context holds {context_length}")
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A token and the text it made certain, which may be none. The last piece says why it is the last."""
@@ -70,10 +75,7 @@ class Stream(Iterator[Piece]):
     ) -> None:
         if not prompt:
             raise InputError("the prompt is empty: the model needs at least one token")
-        if len(prompt) > model.context_length:
-            raise ContextFull(
-                f"the prompt has {len(prompt)} tokens, but the model's context holds {model.context_length}"
-            )
+        check_room(len(prompt), model.context_length)
         self.prompt = list(prompt)
         self._answer = Answer(model, self.prompt, sampling, limits)
         # The generator knows its stream by a weak reference only: a stream nobody holds is closed at once.

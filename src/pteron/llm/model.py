@@ -13,7 +13,7 @@ from pteron.errors import FormatError, InputError, PteronError
 from pteron.llm.bounded import Worker
 from pteron.llm.chat_template import ChatTemplate, Message
 from pteron.llm.decoder import Decoder
-from pteron.llm.generate import ContextFull, Generation, Prompt, Stream, collect
+from pteron.llm.generate import ContextFull, Generation, Prompt, Stream, check_room, collect
 from pteron.llm.options import Options, split
 from pteron.llm.session import Session, SessionPool
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker, special_tokens
@@ -247,6 +247,7 @@ class LanguageModel:
         return [cast(int, bos), *tokens] if wanted and tokens[:1] != [bos] else tokens
 
     def _check_tokens(self, tokens: Sequence[int]) -> list[int]:
+        check_room(len(tokens), self.context_length)
         checked = [int(token) for token in tokens]
         for place, token in enumerate(checked):
             if not 0 <= token < self.decoder.vocab_size:

@@ -8,7 +8,18 @@ with needs("server", "to serve a model"):
     import starlette  # noqa: F401
     import uvicorn  # noqa: F401
 
-from pteron.server.app import LOOPBACK, create_app, serve
+from pteron.server.app import create_app, make_server, serve
+from pteron.server.gate import LOOPBACK
+from pteron.server.limits import Limits
 from pteron.server.scheduler import QueueFull, Scheduler, SchedulerClosed
 
-__all__ = ["LOOPBACK", "QueueFull", "Scheduler", "SchedulerClosed", "create_app", "serve"]
+__all__ = [
+    "LOOPBACK",
+    "Limits",
+    "QueueFull",
+    "Scheduler",
+    "SchedulerClosed",
+    "create_app",
+    "make_server",
+    "serve",
+]

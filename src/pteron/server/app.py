@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
+import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from types import FrameType
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from pteron.errors import PteronError
 from pteron.llm import ContextFull, LanguageModel, Piece, Stream
+from pteron.llm.bounded import OutOfBounds
+from pteron.server.bodies import Bodies, ClientLeft
+from pteron.server.connections import Server
+from pteron.server.gate import LOOPBACK, Gate
+from pteron.server.limits import Limits
 from pteron.server.requests import ApiError, Request, parse_chat, parse_completion
 from pteron.server.responses import ChatForm, CompletionForm, Form, event
 from pteron.server.scheduler import QueueFull, Scheduler, SchedulerClosed
 
-CLIENT_LEFT = 499  # nobody reads it; logs do
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+CLIENT_LEFT = 499  # nobody reads it
+log = logging.getLogger("uvicorn.error")
 
 
 def create_app(
@@ -35,15 +40,18 @@ def create_app(
     queue: int = 16,
     api_key: str | None = None,
     hosts: tuple[str, ...] | None = None,
+    allow_special: bool = False,
+    limits: Limits | None = None,
 ) -> Starlette:
-    """An ASGI application that serves a model.
+    """An ASGI application that serves a model. `make_server` runs it with limits on connections too.
 
     sessions: how many answers are made at the same time, each with a KV state of its own.
     queue: how many more may wait; those beyond get status 429.
     api_key: what clients must send; hosts: the Host headers that are answered to (None: any).
+    allow_special: messages may write control tokens (see `LanguageModel.encode`).
     """
     scheduler = Scheduler(sessions, queue)
-    endpoints = Endpoints(llm, name, scheduler)
+    endpoints = Endpoints(llm, name, scheduler, Bodies(limits or Limits()), allow_special)
     app = Starlette(
         routes=[
             Route("/v1/models", endpoints.models),
@@ -52,47 +60,79 @@ def create_app(
             Route("/v1/completions", endpoints.complete, methods=["POST"]),
             Route("/health", endpoints.health),
         ],
-        exception_handlers={ApiError: _answer_error},
+        exception_handlers={
+            ApiError: _answer_error,
+            HTTPException: _answer_http_error,
+            ClientLeft: _note_client_left,
+            Exception: _answer_fault,
+        },
         lifespan=endpoints.lifespan,
     )
+    app.router.redirect_slashes = False
     app.state.scheduler = scheduler
     app.add_middleware(Gate, api_key=api_key, hosts=hosts)
     return app
 
 
-def serve(llm: LanguageModel, *, host: str = "127.0.0.1", port: int = 8080, **options: Any) -> None:
-    """Serve a model until the process is interrupted. The options are those of `create_app`."""
-    # A web page can have its browser call a local server by its own name: only local names are answered.
+def make_server(
+    llm: LanguageModel,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    limits: Limits | None = None,
+    log_level: str | None = None,
+    **options: Any,
+) -> Server:
+    """A server to `run()`. The other options are those of `create_app`."""
+    # A web page can have its browser call a local server by a name of its own: only local names are answered.
     options.setdefault("hosts", LOOPBACK if host in LOOPBACK else None)
-    config = uvicorn.Config(create_app(llm, **options), host=host, port=port, timeout_graceful_shutdown=5)
+    limits = limits or Limits()
+    app = create_app(llm, limits=limits, **options)
+    return Server(app, limits, host=host, port=port, log_level=log_level)
+
+
+def serve(llm: LanguageModel, **options: Any) -> None:
+    """Serve a model until the process is interrupted. The options are those of `make_server`."""
+    limits: Limits = options.setdefault("limits", Limits())
+    _allow_open_files(limits.connections + 100)
     with suppress(KeyboardInterrupt):
-        Server(config).run()
+        make_server(llm, **options).run()
 
 
-class Server(uvicorn.Server):
-    """When it is told to end, it ends the answers that are being made, and need not wait for them."""
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.config.app.state.scheduler.stop()  # type: ignore[union-attr]
-        super().handle_exit(sig, frame)
+def _allow_open_files(count: int) -> None:
+    """Every connection is an open file, and systems often allow a process only a thousand until it asks."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class Endpoints:
-    def __init__(self, llm: LanguageModel, name: str, scheduler: Scheduler) -> None:
+    def __init__(
+        self, llm: LanguageModel, name: str, scheduler: Scheduler, bodies: Bodies, allow_special: bool
+    ) -> None:
         self.llm = llm
         self.name = name
         self.scheduler = scheduler
+        self._bodies = bodies
+        self._allow_special = allow_special
+        self._preparing = 0  # requests that have a place, but are not yet with the scheduler
+        self._threads = ThreadPoolExecutor(2, "pteron prompts")
         self._card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "pteron"}
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         yield
         await asyncio.to_thread(self.scheduler.close)
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def health(self, http: HttpRequest) -> Response:
-        return JSONResponse(
-            {"status": "ok", "active": self.scheduler.active, "waiting": self.scheduler.waiting}
-        )
+        waiting = self.scheduler.waiting + self._preparing
+        return JSONResponse({"status": "ok", "active": self.scheduler.active, "waiting": waiting})
 
     async def models(self, http: HttpRequest) -> Response:
         return JSONResponse({"object": "list", "data": [self._card]})
@@ -109,27 +149,55 @@ class Endpoints:
     async def complete(self, http: HttpRequest) -> Response:
         return await self._respond(http, parse_completion, CompletionForm(self.name))
 
-    async def _respond(self, http: HttpRequest, parse: Callable[[Any], Request], form: Form) -> Response:
-        try:
-            request = parse(await http.json())
-        except ValueError:
-            raise ApiError(400, "the body is not JSON") from None
-        pieces = self._begin(request)
+    async def _respond(self, http: HttpRequest, parse: Callable[[bytes], Request], form: Form) -> Response:
+        """Every request has a place before any work is done for it, and is refused if there is none."""
+        _check_content_type(http)
+        body = await self._bodies.read(http)
+        with _as_api_errors(), self._place():
+            prepare = asyncio.get_running_loop().run_in_executor
+            request, stream = await prepare(self._threads, self._prepare, parse, body)
+            pieces = Pieces(self.scheduler, stream)
         if request.stream:
             return EventStream(pieces, _events(pieces, form, request))
         return await _whole(http, pieces, form, request)
 
-    def _begin(self, request: Request) -> Pieces:
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        self.scheduler.check_room(self._preparing)
+        self._preparing += 1
         try:
-            return Pieces(self.scheduler, self.llm.stream(request.prompt, **request.options))
-        except ContextFull as error:
-            raise ApiError(400, str(error), param="messages", code="context_length_exceeded") from error
-        except QueueFull as error:
-            raise ApiError(429, str(error), code="queue_full", kind="rate_limit_error") from error
-        except SchedulerClosed as error:
-            raise ApiError(503, str(error)) from error
-        except PteronError as error:
-            raise ApiError(400, str(error)) from error
+            yield
+        finally:
+            self._preparing -= 1
+
+    def _prepare(self, parse: Callable[[bytes], Request], body: bytes) -> tuple[Request, Stream]:
+        """Not in the event loop: reading a large body and tokenizing a long prompt take a while."""
+        request = parse(body)
+        return request, self.llm.stream(request.prompt, allow_special=self._allow_special, **request.options)
+
+
+def _check_content_type(http: HttpRequest) -> None:
+    """A web page may send any server a form or plain text. For JSON, browsers ask the server first."""
+    kind = http.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiError(415, f"the Content-Type must be application/json, but is {kind or 'missing'}")
+
+
+@contextmanager
+def _as_api_errors() -> Iterator[None]:
+    """What can go wrong before an answer begins, in OpenAI's form."""
+    try:
+        yield
+    except ContextFull as error:
+        raise ApiError(400, str(error), param="messages", code="context_length_exceeded") from error
+    except QueueFull as error:
+        raise ApiError(429, str(error), code="queue_full", kind="rate_limit_error") from error
+    except SchedulerClosed as error:
+        raise ApiError(503, str(error)) from error
+    except OutOfBounds as error:
+        raise ApiError(500, str(error)) from error
+    except PteronError as error:
+        raise ApiError(400, str(error)) from error
 
 
 class Pieces:
@@ -225,24 +293,20 @@ async def _answer_error(http: HttpRequest, error: Exception) -> Response:
     return JSONResponse(error.body, error.status, headers)
 
 
-class Gate:
-    """Answers only to its own names, and to those who have the key."""
+async def _answer_http_error(http: HttpRequest, error: Exception) -> Response:
+    """Paths that do not exist, and methods that a path does not take."""
+    assert isinstance(error, HTTPException)
+    path = http.scope["path"]
+    known = {404: f"there is no {path}", 405: f"{path} does not take {http.method}"}
+    answer = ApiError(error.status_code, known.get(error.status_code, error.detail))
+    return JSONResponse(answer.body, answer.status, error.headers)
 
-    def __init__(self, app: ASGIApp, api_key: str | None, hosts: tuple[str, ...] | None) -> None:
-        self._app = app
-        self._key = api_key
-        self._hosts = hosts
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = self._refusal(HttpRequest(scope)) if scope["type"] == "http" else None
-        answer = JSONResponse(error.body, error.status) if error else self._app
-        await answer(scope, receive, send)
+async def _answer_fault(http: HttpRequest, error: Exception) -> Response:
+    """A mistake of the server's own. The log has the rest."""
+    return JSONResponse(ApiError(500, "the server failed").body, 500)
 
-    def _refusal(self, http: HttpRequest) -> ApiError | None:
-        if self._hosts is not None and http.url.hostname not in self._hosts:
-            return ApiError(403, f"this server does not answer to the name {http.url.hostname!r}")
-        if self._key is not None and http.url.path != "/health":
-            given = http.headers.get("authorization", "").removeprefix("Bearer ")
-            if not hmac.compare_digest(given.encode(), self._key.encode()):
-                return ApiError(401, "the API key is missing or wrong", code="invalid_api_key")
-        return None
+
+async def _note_client_left(http: HttpRequest, error: Exception) -> Response:
+    log.info("a client left before its request to %s was complete", http.scope["path"])
+    return Response(status_code=CLIENT_LEFT)

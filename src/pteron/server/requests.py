@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +61,14 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 }
 
 
-def parse_chat(body: Any) -> Request:
+# The JSON reader holds Python's lock, so it must not take long. It is fast for texts, slow for many lists.
+MOST_BRACKETS = 200_000
+MOST_STOPS, LONGEST_STOP = 16, 1000  # each is looked for after every token
+LARGEST = 2**63 - 1
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character, if its other half is missing
+
+
+def parse_chat(body: bytes) -> Request:
     """The body of /v1/chat/completions."""
     fields = _fields(body)
     messages = fields.get("messages")
@@ -69,7 +79,7 @@ def parse_chat(body: Any) -> Request:
     return _request(fields, prompt, most, "")
 
 
-def parse_completion(body: Any) -> Request:
+def parse_completion(body: bytes) -> Request:
     """The body of /v1/completions."""
     fields = _fields(body)
     prompt = fields.get("prompt")
@@ -84,13 +94,29 @@ def parse_completion(body: Any) -> Request:
     return _request(fields, prompt, _integer(fields, "max_tokens", 1) or 16, prompt if echo else "")
 
 
-def _fields(body: Any) -> Mapping[str, Any]:
-    if not isinstance(body, dict):
+def _fields(body: bytes) -> Mapping[str, Any]:
+    fields = _json(body)
+    if not isinstance(fields, dict):
         raise ApiError(400, "the body must be a JSON object")
     for name, harmless in _UNSUPPORTED.items():
-        if body.get(name) not in harmless:
+        if fields.get(name) not in harmless:
             raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_parameter")
-    return body
+    return fields
+
+
+def _json(body: bytes) -> Any:
+    if body.count(b"[") + body.count(b"{") > MOST_BRACKETS:
+        raise ApiError(400, f"the body has more than {MOST_BRACKETS} brackets")
+    try:
+        value = json.loads(body.decode())
+        if SURROGATE.search(body):
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ApiError(400, "the body holds a lone surrogate, which is no character") from None
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else "not JSON"
+        raise ApiError(400, f"the body is {reason}") from None
+    return value
 
 
 def _message(message: Any, where: str) -> dict[str, Any]:
@@ -132,6 +158,9 @@ def _stops(stop: Any) -> list[str]:
     stops = [] if stop is None else [stop] if isinstance(stop, str) else stop
     if not isinstance(stops, list) or not all(isinstance(s, str) and s for s in stops):
         raise ApiError(400, "stop must be a text or a list of texts, none of them empty", param="stop")
+    if len(stops) > MOST_STOPS or any(len(s) > LONGEST_STOP for s in stops):
+        most = f"at most {MOST_STOPS} texts of at most {LONGEST_STOP} characters"
+        raise ApiError(400, f"stop takes {most}", param="stop")
     return stops
 
 
@@ -139,7 +168,8 @@ def _number(fields: Mapping[str, Any], name: str, default: float) -> float:
     value = fields.get(name)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or abs(value) > LARGEST or math.isnan(value):
         raise ApiError(400, f"{name} must be a number", param=name)
     return float(value)
 
@@ -148,8 +178,8 @@ def _integer(fields: Mapping[str, Any], name: str, least: int) -> int | None:
     value = fields.get(name)
     if value is None:
         return None
-    if type(value) is not int or value < least:
-        raise ApiError(400, f"{name} must be an integer of {least} or more", param=name)
+    if type(value) is not int or not least <= value <= LARGEST:
+        raise ApiError(400, f"{name} must be an integer from {least} to {LARGEST}", param=name)
     return value
 
 

@@ -43,7 +43,7 @@ class Form(ABC):
 
     def whole(self, text: str, last: Piece) -> dict[str, Any]:
         assert last.stats is not None
-        choice = self._choice(self._content(text), finish_reason(last))
+        choice = self._choice(self._content(text), last.finish_reason)
         return {**self._head(self.whole_object), "choices": [choice], "usage": usage(last.stats)}
 
     def opening(self) -> bytes:
@@ -55,7 +55,7 @@ class Form(ABC):
 
     def closing(self, last: Piece, include_usage: bool) -> bytes:
         assert last.stats is not None
-        end = self._chunk([self._choice(self._delta(""), finish_reason(last))])
+        end = self._chunk([self._choice(self._delta(""), last.finish_reason)])
         return end + (self._chunk([], usage=usage(last.stats)) if include_usage else b"") + DONE
 
     def _chunk(self, choices: list[Any], **more: Any) -> bytes:
@@ -96,8 +96,3 @@ class CompletionForm(Form):
 
     def _delta(self, text: str) -> dict[str, Any]:
         return {"text": text}
-
-
-def finish_reason(last: Piece) -> str:
-    """OpenAI has no word for a cancelled answer."""
-    return "length" if last.finish_reason == "length" else "stop"

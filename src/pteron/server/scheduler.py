@@ -19,7 +19,10 @@ class QueueFull(PteronError):
 
 
 class SchedulerClosed(PteronError):
-    """The server is going down, and takes no more work."""
+    """The server is going down: it takes no more work, and cuts the answers that are being made."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is shutting down")
 
 
 @dataclass(eq=False, slots=True)
@@ -49,15 +52,19 @@ class Scheduler:
     def waiting(self) -> int:
         return len(self._waiting)
 
+    def check_room(self, more: int = 0) -> None:
+        """QueueFull if a job could not be taken now, with so many more on their way."""
+        if self.active + self.waiting + more >= self.sessions + self.queue:
+            raise QueueFull(
+                f"{self.sessions} answers are being made and {self.queue} are waiting: try again later"
+            )
+
     def submit(self, stream: Stream, deliver: Deliver) -> Job:
         """Have a stream run. `deliver` is called in the scheduler's thread, with its pieces or its error."""
         with self._changed:
             if self._closed:
-                raise SchedulerClosed("the server is shutting down")
-            if len(self._active) + len(self._waiting) >= self.sessions + self.queue:
-                raise QueueFull(
-                    f"{self.sessions} answers are being made and {self.queue} are waiting: try again later"
-                )
+                raise SchedulerClosed()
+            self.check_room()
             job = Job(stream, deliver)
             self._waiting.append(job)
             self._changed.notify()
@@ -71,11 +78,11 @@ class Scheduler:
                 self._waiting.remove(job)
 
     def stop(self) -> None:
-        """Take no more work, and end what there is: answers as cancelled, waiting ones as refused."""
+        """Take no more work, and end what there is: answers that are not complete get SchedulerClosed."""
         with self._changed:
             self._closed = True
             for job in self._waiting:
-                job.deliver(SchedulerClosed("the server is shutting down"))
+                job.deliver(SchedulerClosed())
             self._waiting.clear()
             for job in self._active:
                 job.stream.cancel()
@@ -102,14 +109,14 @@ class Scheduler:
                 self._active.append(self._waiting.popleft())
             return list(self._active)
 
-    @staticmethod
-    def _is_finished(job: Job) -> bool:
+    def _is_finished(self, job: Job) -> bool:
         """Take one step of a job. Whatever goes wrong in it is the job's end, and never the thread's."""
         try:
             piece = job.stream.step()
             if piece is None:
                 return False
-            job.deliver(piece)
+            was_cut = self._closed and piece.finish_reason == "cancelled"
+            job.deliver(SchedulerClosed() if was_cut else piece)
             return piece.finish_reason is not None
         except Exception as error:
             try:

@@ -1,0 +1,116 @@
+"""The HTTP server: uvicorn's, and what it lacks against clients that keep it waiting."""
+
+from __future__ import annotations
+
+import json
+from types import FrameType
+from typing import Any
+
+import h11
+import uvicorn
+from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from pteron.server.limits import Limits
+from pteron.server.requests import ApiError
+
+
+class Server(uvicorn.Server):
+    """Closes connections whose time is up. Told to end, it ends the answers that are being made."""
+
+    def __init__(self, app: Starlette, limits: Limits, **options: Any) -> None:
+        super().__init__(Config(app, limits, **options))
+
+    async def on_tick(self, counter: int) -> bool:
+        """uvicorn calls it ten times a second."""
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, Connection) and connection.is_overdue:
+                connection.transport.abort()
+        return await super().on_tick(counter)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.config.app.state.scheduler.stop()  # type: ignore[union-attr]
+        super().handle_exit(sig, frame)
+
+
+class Config(uvicorn.Config):
+    def __init__(self, app: Starlette, limits: Limits, **options: Any) -> None:
+        super().__init__(app, http=Connection, ws="none", timeout_graceful_shutdown=5, **options)
+        self.limits = limits
+
+
+class Connection(H11Protocol):
+    """A client's connection. It knows since when the client owes it something."""
+
+    def __init__(self, config: Config, *args: Any, **options: Any) -> None:
+        super().__init__(config, *args, **options)
+        self.conn = PlainBodies(h11.SERVER)
+        self._limits = config.limits
+        self._owed_since = self.loop.time()
+        self._stalled_since: float | None = None
+
+    @property
+    def owes_request(self) -> bool:
+        """Whether it is the client's turn: to begin a request, or to send the rest of one."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+    @property
+    def is_overdue(self) -> bool:
+        """Bodies that an endpoint reads have a limit of their own, and an answer that says so."""
+        now = self.loop.time()
+        if self._stalled_since is not None:
+            return now - self._stalled_since > self._limits.write_seconds
+        owes_head = self.cycle is None or self.cycle.response_complete
+        return owes_head and now - self._owed_since > self._limits.header_seconds
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections:
+            self._close_one()
+
+    def _close_one(self) -> None:
+        """Make room. If all others are being answered, there is none for this one."""
+        owing = [c for c in self.connections if isinstance(c, Connection) and c.owes_request]
+        oldest = min(owing, key=lambda c: c._owed_since)
+        self.connections.discard(oldest)
+        oldest.transport.abort()
+
+    def on_response_complete(self) -> None:
+        self._owed_since = self.loop.time()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        self._stalled_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stalled_since = None
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP, in the form in which all else is refused."""
+        assert isinstance(self.conn, PlainBodies)
+        error = ApiError(411, CHUNKED) if self.conn.was_chunked else ApiError(400, "the request is not HTTP")
+        body = json.dumps(error.body).encode()
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        answer = h11.Response(status_code=error.status, headers=[*headers, ("Connection", "close")])
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
+CHUNKED = "a body in chunks is not taken: send its length in Content-Length"
+
+
+class PlainBodies(h11.Connection):
+    """Refuses bodies in chunks: a megabyte in chunks of one byte keeps the event loop busy for seconds."""
+
+    was_chunked = False
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request) and any(name == b"transfer-encoding" for name, _ in event.headers):
+            self.was_chunked = True
+            raise h11.RemoteProtocolError(CHUNKED)
+        return event
