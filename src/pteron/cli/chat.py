@@ -34,6 +34,7 @@ def chat(
     repeat_penalty: language.RepeatPenalty = 1.0,
     seed: language.Seed = -1,
     stop: language.Stop = None,
+    allow_special: language.AllowSpecial = False,
     context: language.Context = 0,
     tokenizer: language.TokenizerPath = None,
     data: options.DataPaths = None,
@@ -47,15 +48,16 @@ def chat(
             with suppress(ImportError):
                 import readline  # noqa: F401  arrow keys and history in input()
             console().print(Text(f"{model.name} on {llm.program.device.name}\n{HELP}", style="dim"))
-        Conversation(llm, system, given).run()
+        Conversation(llm, system, given, allow_special).run()
 
 
 class Conversation:
     """Messages so far, and the session that holds them."""
 
-    def __init__(self, llm: LanguageModel, system: str | None, options: Options) -> None:
+    def __init__(self, llm: LanguageModel, system: str | None, options: Options, allow_special: bool) -> None:
         self._session = llm.session()
         self._options = options
+        self._allow_special = allow_special
         self._beginning = [{"role": "system", "content": system}] if system else []
         self._messages = list(self._beginning)
         self._stats: Stats | None = None
@@ -104,7 +106,7 @@ class Conversation:
         bar = PromptBar()
         options: Options = {**self._options, "on_prefill": bar}
         try:
-            stream = self._session.stream(messages, **options)
+            stream = self._session.stream(messages, allow_special=self._allow_special, **options)
         except ContextFull as error:
             complain(f"{error}: /reset begins anew")
             return

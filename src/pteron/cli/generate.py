@@ -37,6 +37,7 @@ def generate(
     seed: language.Seed = -1,
     stop: language.Stop = None,
     ignore_eos: language.IgnoreEnd = False,
+    allow_special: language.AllowSpecial = False,
     context: language.Context = 0,
     echo: Annotated[bool, typer.Option("--echo", help="Print the prompt before the answer.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No statistics after the answer.")] = False,
@@ -52,7 +53,7 @@ def generate(
     given["on_prefill"] = bar
     with opened(Source(model, tokenizer, data, device, context)) as llm:
         asked: Any = [{"role": "user", "content": text}] if chat else text
-        stream = llm.stream(asked, **given)
+        stream = llm.stream(asked, allow_special=allow_special, **given)
         if as_json:
             from pteron.llm.generate import collect
 

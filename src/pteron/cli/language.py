@@ -44,6 +44,9 @@ RepeatPenalty: TypeAlias = Annotated[
 Stop: TypeAlias = Annotated[
     list[str] | None, typer.Option("-r", "--reverse-prompt", help="Stop before this text. Repeatable.")
 ]
+AllowSpecial: TypeAlias = Annotated[
+    bool, typer.Option("--allow-special", help="Let messages write control tokens such as <|im_end|>.")
+]
 IgnoreEnd: TypeAlias = Annotated[bool, typer.Option("--ignore-eos", help="Go on after the model's own end.")]
 DeviceName: TypeAlias = Annotated[
     str | None, typer.Option("-d", "-dev", "--device", help="An adapter's index, or part of its name.")

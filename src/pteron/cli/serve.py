@@ -31,9 +31,7 @@ def serve(
     max_connections: Annotated[
         int, typer.Option("--max-connections", min=1, help="Connections that may be open at the same time.")
     ] = 1000,
-    allow_special: Annotated[
-        bool, typer.Option("--allow-special", help="Let messages write control tokens such as <|im_end|>.")
-    ] = False,
+    allow_special: language.AllowSpecial = False,
     context: language.Context = 0,
     tokenizer: language.TokenizerPath = None,
     data: options.DataPaths = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -95,6 +96,8 @@ def serve(llm: LanguageModel, **options: Any) -> None:
     """Serve a model until the process is interrupted. The options are those of `make_server`."""
     limits: Limits = options.setdefault("limits", Limits())
     _allow_open_files(limits.connections + 100)
+    # The event loop waits this long for Python's lock at every step while the scheduler's thread computes.
+    sys.setswitchinterval(0.0005)
     with suppress(KeyboardInterrupt):
         make_server(llm, **options).run()
 
@@ -121,14 +124,15 @@ class Endpoints:
         self._bodies = bodies
         self._allow_special = allow_special
         self._preparing = 0  # requests that have a place, but are not yet with the scheduler
-        self._threads = ThreadPoolExecutor(2, "pteron prompts")
+        # One thread: reading a body holds Python's lock, for a tenth of a second at worst.
+        self._reader = ThreadPoolExecutor(1, "pteron prompts")
         self._card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "pteron"}
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         yield
         await asyncio.to_thread(self.scheduler.close)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._reader.shutdown(wait=False, cancel_futures=True)
 
     async def health(self, http: HttpRequest) -> Response:
         waiting = self.scheduler.waiting + self._preparing
@@ -154,8 +158,8 @@ class Endpoints:
         _check_content_type(http)
         body = await self._bodies.read(http)
         with _as_api_errors(), self._place():
-            prepare = asyncio.get_running_loop().run_in_executor
-            request, stream = await prepare(self._threads, self._prepare, parse, body)
+            loop = asyncio.get_running_loop()
+            request, stream = await loop.run_in_executor(self._reader, self._prepare, parse, body)
             pieces = Pieces(self.scheduler, stream)
         if request.stream:
             return EventStream(pieces, _events(pieces, form, request))
