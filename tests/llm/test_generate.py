@@ -231,9 +231,8 @@ def single_bytes(tokenizer: Tokenizer, text: str) -> list[int]:
     return [found for letter in letters if (found := tokenizer.id_of(letter)) is not None]
 
 
-@given(st.lists(st.integers(0, 255), max_size=200))
-def test_any_bytes_stream_to_what_they_decode_to(byte_tokens: list[int]) -> None:
-    tokenizer = Tokenizer(tokenizer_json())
+@given(byte_tokens=st.lists(st.integers(0, 255), max_size=200))
+def test_any_bytes_stream_to_what_they_decode_to(tokenizer: Tokenizer, byte_tokens: list[int]) -> None:
     detokenizer = Detokenizer(tokenizer)
     pieces = [detokenizer.push(token) for token in byte_tokens] + [detokenizer.finish()]
     assert "".join(pieces) == tokenizer.decode(byte_tokens)
