@@ -7,21 +7,21 @@ import functools
 from tests.zoo import diffusion, images, text
 from tests.zoo.model import Model
 
-# Small ones of every kind, for `make test`.
-LEAN = (
-    "timm/test_convnext",
-    "timm/test_efficientnet_ln",
-    "timm/test_nfnet",
-    "timm/test_resnet",
-    "timm/test_vit",
-    "transformers/BertModel",
-    "transformers/FalconForCausalLM alibi",
-    "transformers/GPTNeoXForCausalLM",
-    "transformers/LlamaForCausalLM bfloat16",
-    "transformers/Phi3ForCausalLM",
-    "transformers/T5Model",
-    "diffusers/AutoencoderTiny",
-)
+# Small ones of every kind, for `make test`; each in a mode that ExecuTorch can export it in.
+LEAN = {
+    "timm/test_convnext": "vulkan static",
+    "timm/test_efficientnet_ln": "vulkan dynamic",
+    "timm/test_nfnet": "portable dynamic",
+    "timm/test_resnet": "pteron dynamic",
+    "timm/test_vit": "portable static",
+    "transformers/BertModel": "portable dynamic",
+    "transformers/FalconForCausalLM alibi": "vulkan static",
+    "transformers/GPTNeoXForCausalLM": "vulkan dynamic",
+    "transformers/LlamaForCausalLM bfloat16": "portable dynamic",
+    "transformers/Phi3ForCausalLM": "pteron dynamic",
+    "transformers/T5Model": "vulkan static",
+    "diffusers/AutoencoderTiny": "vulkan dynamic",
+}
 
 
 @functools.cache

@@ -198,7 +198,9 @@ def made(name: str, options: dict[str, Any]) -> nn.Module:
 
     name, _, variant = name.partition(" ")
     cls = getattr(transformers, name)
-    model: nn.Module = cls(cls.config_class(**options))
+    config = cls.config_class(**options)
+    config._experts_implementation = "batched_mm"  # the one without operators that ExecuTorch refuses
+    model: nn.Module = cls(config)
     return model.bfloat16() if variant == "bfloat16" else model
 
 

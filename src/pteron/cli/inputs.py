@@ -125,7 +125,7 @@ def _random(method: Method, seed: int) -> Fill:
     def draw(info: IOInfo, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         nonlocal ranges
         dtype = np.dtype(info.array_dtype)
-        if dtype.kind == "f":
+        if dtype.kind in "fc":
             return generator.standard_normal(shape).astype(dtype)
         if dtype.kind == "b":
             return generator.integers(0, 2, shape).astype(dtype)

@@ -1,4 +1,4 @@
-"""Element types: the seven that live on the GPU, and how the host's wider ones map onto them.
+"""Element types: the eight that live on the GPU, and how the host's wider ones map onto them.
 
 WebGPU has no 64-bit types, so a host int64 or float64 is narrowed on the way in (checked, never
 wrapped) and widened on the way out.
@@ -22,6 +22,7 @@ class DType(Enum):
     int8 = ("int8", 1)
     uint8 = ("uint8", 1)
     bool = ("bool", 1)
+    complex64 = ("complex64", 8)  # only a few operators take it: see `Builder.node`
 
     def __init__(self, label: str, itemsize: int) -> None:
         self.label = label
@@ -54,6 +55,7 @@ HOST_TYPES: dict[int, tuple[str, DType]] = {
     ScalarType.DOUBLE: ("float64", DType.float32),
     ScalarType.BOOL: ("bool", DType.bool),
     ScalarType.BFLOAT16: ("bfloat16", DType.bfloat16),
+    ScalarType.COMPLEX_FLOAT: ("complex64", DType.complex64),
     ScalarType.UINT16: ("uint16", DType.int32),
     ScalarType.UINT32: ("uint32", DType.int32),
     ScalarType.UINT64: ("uint64", DType.int32),

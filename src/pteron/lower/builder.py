@@ -9,6 +9,7 @@ from pteron.errors import FormatError
 from pteron.ir import op as registry
 from pteron.ir.checks import OpError
 from pteron.ir.dtypes import DType
+from pteron.ir.op import OpSpec
 from pteron.ir.problems import Problem
 from pteron.ir.values import Arg, Constant, Graph, Joined, Node, Shape, SymInt, Tensor, ValueId, values_in
 from pteron.lower.budget import Budget
@@ -17,6 +18,9 @@ CAST = "pteron.cast"
 WRITE_BACK = "pteron.write_back"
 NO_OPERATOR = "there is no such operator"
 VIEW = "aten.view_copy.default"
+
+# What can be done with complex tensors, beside views of them.
+OF_COMPLEX = frozenset({"aten._conj_physical.default", "aten.view_as_real_copy.default"})
 
 
 class Builder:
@@ -44,9 +48,13 @@ class Builder:
 
     def node(self, name: str, args: Iterable[Arg], origin: str) -> None:
         """Add a call of an operator. Its outputs are its last argument."""
+        args = tuple(args)
         spec = registry.find(name)
         if spec is None:
             self.problem(name, origin)
+            return
+        if name not in OF_COMPLEX and _is_complex(spec, args):
+            self.problem(name, origin, "it does not take complex tensors: write the model with view_as_real")
             return
         try:
             bound = spec.bind(args)
@@ -81,3 +89,9 @@ class Builder:
             yield
         finally:
             self._when = outer
+
+
+def _is_complex(spec: OpSpec, args: Iterable[Arg]) -> bool:
+    """Whether an operator would have to compute with complex elements. A view only names them anew."""
+    dtypes = {value.dtype for arg in args for value in values_in(arg) if isinstance(value, Tensor)}
+    return DType.complex64 in dtypes and (spec.alias is None or len(dtypes) > 1)

@@ -22,6 +22,9 @@ class ScalarType(IntEnum):
     HALF = 5
     FLOAT = 6
     DOUBLE = 7
+    COMPLEX_HALF = 8  # these three are not in the published schema, but the exporter writes them
+    COMPLEX_FLOAT = 9
+    COMPLEX_DOUBLE = 10
     BOOL = 11
     QINT8 = 12
     QUINT8 = 13
@@ -51,6 +54,9 @@ _WIDER_THAN_A_BYTE = {
     ScalarType.HALF: 2,
     ScalarType.FLOAT: 4,
     ScalarType.DOUBLE: 8,
+    ScalarType.COMPLEX_HALF: 4,
+    ScalarType.COMPLEX_FLOAT: 8,
+    ScalarType.COMPLEX_DOUBLE: 16,
     ScalarType.QINT32: 4,
     ScalarType.BFLOAT16: 2,
     ScalarType.BITS16: 2,
