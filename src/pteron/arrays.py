@@ -61,6 +61,9 @@ class GpuArray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # the copy that __dlpack__ hands out is in host memory
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a GpuArray lives on one GPU and cannot be pickled: send its .numpy()")
+
     def __repr__(self) -> str:
         return f"GpuArray(shape={self.shape}, dtype={self.dtype})"
 
@@ -72,8 +75,7 @@ def as_numpy(value: Any, name: str) -> np.ndarray[Any, Any]:
     if isinstance(value, (bool, int, float)) or np.isscalar(value):
         return np.asarray(value)
     if hasattr(value, "__dlpack__"):
-        if getattr(value, "requires_grad", False):
-            value = value.detach()  # torch refuses to share memory that it tracks
+        value = _settled(value)
         if str(getattr(value, "dtype", "")) == "torch.bfloat16":
             value = value.float()  # numpy has no such type
         try:
@@ -81,10 +83,23 @@ def as_numpy(value: Any, name: str) -> np.ndarray[Any, Any]:
         except (BufferError, RuntimeError, TypeError) as error:
             kind = type(value).__name__
             raise InputError(f"{name}: cannot read a {kind} in host memory: {error}") from None
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # rows of different lengths
+        raise InputError(f"{name}: expected an array, got {type(value).__name__}: {error}") from None
     if array.dtype == object:
         raise InputError(f"{name}: expected an array, got {type(value).__name__}")
     return array
+
+
+def _settled(value: Any) -> Any:
+    """A torch tensor whose memory holds its values: not tracked, not lazily conjugated or negated."""
+    if getattr(value, "requires_grad", False):
+        value = value.detach()
+    for is_lazy, resolve in (("is_conj", "resolve_conj"), ("is_neg", "resolve_neg")):
+        if hasattr(value, resolve) and getattr(value, is_lazy)():
+            value = getattr(value, resolve)()
+    return value
 
 
 def to_gpu(array: np.ndarray[Any, Any], host_type: str, dtype: DType, name: str) -> np.ndarray[Any, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def load(
         by loops inside loops; a file that you trust may have more than the default.
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
+    fuse = None if fuse is None else tuple(fuse)
     file = ProgramFile.open(source, paths)
     opened: Device | None = None
     try:
@@ -47,21 +49,42 @@ def load(
             device = opened = open_device(device)
         if tune is None:
             tune = not device.is_software
-        tuner = None
+        tuner, known = None, choice
         if choice is None and isinstance(device, WgpuDevice):
-            choice = tuning.read(device.adapter)
+            known = tuning.read(device.adapter)
             tuner = Trials() if tune else None
+        options = {"fuse": fuse, "tune": tune, "choice": choice, "max_nodes": max_nodes}
         return Program(
             file,
             device,
             owns_device=opened is not None,
             passes=fuse,
-            choice=choice,
+            choice=known,
             tuner=tuner,
             max_nodes=max_nodes,
+            origin=partial(_origin, source, paths, device.name, options),
         )
     except BaseException:
         if opened is not None:
             opened.close()
         file.close()
         raise
+
+
+def _origin(
+    source: Any, data_paths: list[Any], device: str, options: dict[str, Any]
+) -> tuple[Callable[..., Program], tuple[Any, ...]]:
+    """How to load the same program in another process: files by their full paths, bytes as they are."""
+    return _load_again, (portable_source(source), [portable_source(p) for p in data_paths], device, options)
+
+
+def portable_source(source: Any) -> Any:
+    if isinstance(source, (str, Path)):
+        return str(Path(source).absolute())
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source)
+    raise TypeError("a program that was loaded from an open file cannot be pickled: load it from a path")
+
+
+def _load_again(source: Any, data_paths: list[Any], device: str, options: dict[str, Any]) -> Program:
+    return load(source, data_path=data_paths, device=device, **options)

@@ -69,28 +69,43 @@ class Memory:
 class Method:
     """A loaded method. Call it with arrays at any live shape; it never allocates or compiles again."""
 
-    def __init__(self, live: LiveGraph, device: Device, weights: Placement) -> None:
+    def __init__(self, live: LiveGraph, device: Device, weights: Placement, program: Any = None) -> None:
         self.graph = live.graph
         self.name = self.graph.name
-        self.device = device
-        self._live = live
-        self._executor = Executor(live, device, weights)
+        self.program = program
+        self._closed = False
+        self.open_on(live, device, weights)
         self._elements = [self._element_of_input(element) for element in self.graph.elements]
         self._indices = self._index_inputs()
-        self._closed = False
-        self._default_state: State | None = None
-        self._spare_state: State | None = State(self._executor)  # the first that is asked for
-        self._executor.warm_up(self._spare_state)
-        self._executor.start()
         dims = dynamic_dims(self.graph, live)
         self.inputs = tuple(_describe(port, dims.get(_id(port), ())) for port in self.graph.inputs)
         self.outputs = tuple(_describe(port, dims.get(_id(port), ())) for port in self.graph.outputs)
 
+    def open_on(self, live: LiveGraph, device: Device, weights: Placement) -> None:
+        """Make everything that the method needs on a device. States of an earlier device are lost."""
+        executor = Executor(live, device, weights)
+        try:
+            spare = State(executor)
+            executor.warm_up(spare)
+            executor.start()
+        except BaseException:
+            executor.close()
+            raise
+        self.device, self._live, self._executor = device, live, executor
+        self._default_state: State | None = None
+        self._spare_state: State | None = spare  # the first that is asked for
+
     # -- calling --------------------------------------------------------------------------------
 
-    def __call__(self, *inputs: Any, state: State | None = None, keep_on_gpu: bool = False) -> Any:
+    def __call__(
+        self,
+        *inputs: Any,
+        state: State | None = None,
+        keep_on_gpu: bool = False,
+        timeout: float | None = None,
+    ) -> Any:
         """Run at the inputs' shapes. One output comes back as itself, several as a tuple."""
-        outputs = self.execute(inputs, state=state, keep_on_gpu=keep_on_gpu)
+        outputs = self.execute(inputs, state=state, keep_on_gpu=keep_on_gpu, timeout=timeout)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def execute(
@@ -243,6 +258,10 @@ class Method:
             spare, self._spare_state = self._spare_state, None
             return spare or State(self._executor)
 
+    def owns(self, state: State) -> bool:
+        """Whether a state may be used with this method. One that was lost with its device may not."""
+        return state.executor is self._executor
+
     def reset(self) -> None:
         """Set the default state back to what the file says."""
         with self.device.lock:
@@ -260,7 +279,9 @@ class Method:
             raise PteronError(f"method '{self.name}' is closed")
 
     def _check_mine(self, state: State) -> None:
-        if state.executor is not self._executor:
+        if not self.owns(state) and state.executor.graph is self.graph:
+            raise InputError("the state was lost with its device: make another with method.new_state()")
+        if not self.owns(state):
             raise InputError(f"the state belongs to another method than '{self.name}'")
         state.check_open()
 
@@ -301,6 +322,12 @@ class Method:
                     state.close()
             self._default_state = self._spare_state = None
             self._executor.close()
+
+    def __reduce__(self) -> Any:
+        """A method pickles as its program and its name. States do not travel."""
+        if self.program is None:
+            raise TypeError("a method without a program cannot be pickled")
+        return type(self.program).method, (self.program, self.name)
 
     def __repr__(self) -> str:
         takes = ", ".join(f"{i.name}: {i.dtype}{list(i.max_shape)}" for i in self.inputs)

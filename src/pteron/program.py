@@ -45,12 +45,15 @@ class Program:
         choice: Choice | None = None,
         tuner: Tuner | None = None,
         max_nodes: int = MAX_NODES,
+        origin: Callable[[], tuple[Any, ...]] | None = None,
     ) -> None:
+        """Use `pteron.load`. `origin` says how to load the program again elsewhere, for pickling."""
         self.file = file
         self.device = device
         self._owns_device = owns_device
         self._choice = choice
         self._tuner = tuner
+        self._origin = origin
         self._planned = _plan_all(file, device, passes, choice, Budget(max_nodes))
         self._weights = Placement(device, convert_constant)
         self._methods: dict[str, Method] = {}
@@ -78,14 +81,35 @@ class Program:
             choice = self._tuner.tune(live, self.device, lambda trial: self._load_with(live.graph, trial))
             if choice is not None:
                 return self._load_with(live.graph, choice)
-        return Method(live, self.device, self._weights)
+        return Method(live, self.device, self._weights, self)
 
     def _load_with(self, graph: Graph, choice: Choice) -> Method:
-        return Method(plan(graph, self.device.route_features, choice), self.device, self._weights)
+        return Method(plan(graph, self.device.route_features, choice), self.device, self._weights, self)
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Call `forward`."""
         return self.method("forward")(*inputs, **options)
+
+    def reload(self, device: Device | None = None) -> None:
+        """Bring the program back on a new device, after `DeviceLost`.
+
+        The program and its methods stay the same objects. Their states (KV caches) are lost. Give a `device`
+        if several programs share one; left out, the same adapter is opened again.
+        """
+        with self._lock:
+            if self._closed:
+                raise PteronError("the program is closed")
+            new = device or self.device.reopen()
+            weights = Placement(new, convert_constant)
+            for method in self._methods.values():
+                method.open_on(plan(method.graph, new.route_features, self._choice), new, weights)
+            self._planned = {
+                name: plan(live.graph, new.route_features, self._choice)
+                for name, live in self._planned.items()
+            }
+            if self._owns_device:
+                self.device.close()
+            self.device, self._weights, self._owns_device = new, weights, device is None
 
     def close(self) -> None:
         """Free everything on the GPU. Calls in other threads finish first. Closing twice is fine."""
@@ -107,6 +131,12 @@ class Program:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def __reduce__(self) -> Any:
+        """A program pickles as its file and its options, and loads again where it arrives."""
+        if self._origin is None:
+            raise TypeError("only a program from pteron.load can be pickled")
+        return self._origin()
 
     def __repr__(self) -> str:
         return f"<Program {', '.join(self.method_names)} on {self.device.name}>"

@@ -3,23 +3,21 @@
 A trace function raises KeyboardInterrupt at one line after the other; real signals come at random times.
 """
 
-import linecache
 import random
 import signal
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pteron
 from tests.support import DATA
-from tests.support.replay import poison
+from tests.support.faults import InterruptAt, each_line, lock_is_free
+from tests.support.memory import poison
 
-OURS = str(Path(pteron.__file__).parent)
 LONG, SHORT = 128, 5
 
 
@@ -32,75 +30,6 @@ def method(device):
 def inputs_at(method, size):
     generator = np.random.default_rng(size)
     return [generator.standard_normal(info.shape_at(size)).astype(info.dtype) for info in method.inputs]
-
-
-class InterruptAt:
-    """Raises KeyboardInterrupt at the line of Pteron's code with this number.
-
-    A trace function sees the line of a `with` twice: on the way in, and on the way out before `__exit__`.
-    CPython delivers no signal at the second place, and an exception there would skip `__exit__`. So it is
-    left out.
-    """
-
-    def __init__(self, number):
-        self.left = number
-        self.entered = set()  # (frame, line) of `with` statements
-
-    def __enter__(self):
-        sys.settrace(self._trace)
-        return self
-
-    def __exit__(self, *_):
-        sys.settrace(None)
-
-    def _trace(self, frame, event, argument):
-        if not frame.f_code.co_filename.startswith(OURS):
-            return None
-        if event == "line" and not self._leaves_with(frame):
-            self.left -= 1
-            if self.left == 0:
-                raise KeyboardInterrupt
-        return self._trace
-
-    def _leaves_with(self, frame):
-        place = id(frame), frame.f_lineno
-        if not linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with "):
-            return False
-        if place in self.entered:
-            self.entered.remove(place)
-            return True
-        self.entered.add(place)
-        return False
-
-
-def lock_is_free(device):
-    """Whether another thread gets the device's lock."""
-    got = []
-
-    def take():
-        if device.lock.acquire(timeout=10):
-            device.lock.release()
-            got.append(True)
-
-    thread = threading.Thread(target=take)
-    thread.start()
-    thread.join()
-    return bool(got)
-
-
-def each_line(call):
-    """Call again and again, interrupted one line later each time, until it gets through."""
-    number = 0
-    while True:
-        number += 1
-        try:
-            with InterruptAt(number) as interrupt:
-                call()
-        except KeyboardInterrupt:
-            yield number
-        else:
-            assert interrupt.left > 0
-            return
 
 
 def test_an_interrupt_at_any_line_leaves_a_method_that_is_right(method):
@@ -138,24 +67,6 @@ def test_an_interrupt_at_the_first_call_at_a_shape_plans_nothing_wrong(device):
             else:
                 break
         assert len(reference) > 20
-
-
-def test_a_state_is_right_after_an_interrupt(device):
-    """Caches keep what finished calls wrote, whatever was interrupted in between."""
-    with pteron.load(DATA / "sdpa_dyn.pte", device=device) as program:
-        method = program.method()
-        state, other = method.new_state(), method.new_state()
-        positions = [i for i, info in enumerate(method.inputs) if np.dtype(info.dtype).kind == "i"]
-        first, second = inputs_at(method, 6), inputs_at(method, 1)
-        for place in positions:
-            first[place][...] = 0
-            second[place][...] = 6
-        method(*first, state=other)
-        wanted = method(*second, state=other)
-        for _ in each_line(lambda: (method(*first, state=state), method(*second, state=state))):
-            method(*first, state=state)
-            for one, expected in zip(method(*second, state=state), wanted, strict=True):
-                np.testing.assert_array_equal(one, expected)
 
 
 def test_a_result_that_was_interrupted_can_be_asked_for_again(method):

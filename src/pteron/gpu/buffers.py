@@ -31,6 +31,10 @@ class Buffers(AbstractContextManager["Buffers"]):
     def nbytes(self) -> int:
         return sum(buffer.size for buffer in self._made)
 
+    def free_one(self, buffer: Buffer) -> None:
+        self._made.remove(buffer)
+        self.device.free(buffer)
+
     def free(self) -> None:
         while self._made:
             self.device.free(self._made.pop())

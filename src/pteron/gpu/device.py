@@ -104,4 +104,7 @@ class Device(Protocol):
     def wait(self) -> None:
         """Wait until everything submitted so far has been done."""
 
+    def reopen(self) -> Device:
+        """A new device on the same GPU, after this one was lost."""
+
     def close(self) -> None: ...

@@ -66,7 +66,7 @@ class Executor:
         self._site_of: dict[tuple[int, str, int], Site] = {}
         self._version = 0  # of the list of commands; counts its changes
         self._shown: list[list[tuple[Site, Grid]]] = [[] for _ in self.graph.nodes]  # what is in it, by node
-        with Buffers(device) as owned:
+        with weights.all_or_nothing(), Buffers(device) as owned:
             self._owned = owned
             self._constants = {t.id: weights.buffer(t) for t in self._used_constants()}
             self.pristine = {  # what states begin with, unless it is zeros

@@ -7,6 +7,7 @@ converted first (another order of dimensions, 64-bit types). Converting needs nu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from pteron.errors import FormatError
@@ -40,13 +41,24 @@ class Placement:
         """The buffer that holds a constant, uploaded when it is first asked for."""
         key = _identity(tensor)
         if key not in self._buffers:
-            buffer = self._owned.storage(aligned(tensor.max_nbytes), f"constant {tensor.name}")
+            label = f"constant {tensor.name}"
+            buffer = self._buffers[key] = self._owned.storage(aligned(tensor.max_nbytes), label)
             for offset, piece in pieces(tensor):
                 data = piece.view if isinstance(piece, Region) else self._convert(piece)
                 if len(data):
                     self.device.write(buffer, offset, data)
-            self._buffers[key] = buffer
         return self._buffers[key]
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """If the block fails, the constants that it uploaded are freed again."""
+        before = len(self._buffers)
+        try:
+            yield
+        except BaseException:
+            for key in list(self._buffers)[before:]:
+                self._owned.free_one(self._buffers.pop(key))
+            raise
 
     def close(self) -> None:
         self._owned.free()

@@ -140,6 +140,9 @@ class RecordingDevice:
     def wait(self) -> None:
         pass
 
+    def reopen(self) -> RecordingDevice:
+        return RecordingDevice(self.route_features, self.uniform_alignment)
+
     def close(self) -> None:
         pass
 

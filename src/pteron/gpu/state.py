@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pteron.errors import PteronError
 from pteron.gpu.buffers import Buffers
@@ -47,6 +47,9 @@ class State:
             device.clear(buffer for value, buffer in self.buffers.items() if value not in pristine)
             if copies:
                 device.submit(copies, (), ())
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a state lives on one GPU and cannot be pickled: make another where it is needed")
 
     def check_open(self) -> None:
         if self.closed:

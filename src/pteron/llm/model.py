@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -18,6 +19,7 @@ from pteron.llm.options import Options, split
 from pteron.llm.session import Session, SessionPool
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker, special_tokens
 from pteron.loading import load as load_program
+from pteron.loading import portable_source
 from pteron.program import Program
 
 TOKENIZER, TEMPLATE, DESCRIPTION = "pteron.tokenizer.json", "pteron.chat_template", "pteron.model.json"
@@ -51,7 +53,7 @@ def load(
             reading = beside.submit(_tokenizer, tokenizer, found, worker)
             decoder = Decoder(program, context_length)
             made = reading.result()
-        return LanguageModel(
+        model = LanguageModel(
             decoder,
             made,
             found.template() if chat_template is None else chat_template,
@@ -59,10 +61,23 @@ def load(
             found.description(),
             name=f"the chat template of {found.name}" if chat_template is None else "the chat template given",
         )
+        options = {
+            "tokenizer": tokenizer,
+            "chat_template": chat_template,
+            "context_length": context_length,
+            "data_path": data_path,
+            "device": program.device.name,
+        }
+        model.origin = partial(_load_again, portable_source(source), options)
+        return model
     except BaseException:
         worker.close()
         program.close()
         raise
+
+
+def _load_again(source: Any, options: dict[str, Any]) -> LanguageModel:
+    return load(source, **options)
 
 
 def _tokenizer(given: Tokenizer | str | Path | None, found: Companions, worker: Worker) -> Tokenizer:
@@ -154,6 +169,7 @@ class LanguageModel:
     ) -> None:
         self.decoder = decoder
         self.program = decoder.program
+        self.origin: partial[LanguageModel] | None = None  # how to load it elsewhere, for pickling
         self.tokenizer = tokenizer
         self.description = description or {}
         self.special_tokens = dict(special or {})
@@ -255,6 +271,17 @@ class LanguageModel:
                     f"prompt token {place} is {token}: the vocabulary has {self.decoder.vocab_size} tokens"
                 )
         return checked
+
+    def reload(self) -> None:
+        """Bring the model back on a new device, after `DeviceLost`. What conversations held is read again."""
+        self.sessions.close()
+        self.program.reload()
+
+    def __reduce__(self) -> Any:
+        """A model pickles as its file and its options. Sessions do not travel."""
+        if self.origin is None:
+            raise TypeError("only a model from pteron.llm.load can be pickled")
+        return _load_again, self.origin.args
 
     def close(self) -> None:
         self.tokenizer.close()

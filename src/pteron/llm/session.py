@@ -52,6 +52,9 @@ class Session:
         self.reset()
         self._state.close()
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a session lives on one GPU and cannot be pickled: make another from the model")
+
     # -- what generation uses -------------------------------------------------------------------
 
     @contextmanager
@@ -60,6 +63,9 @@ class Session:
         with self._lock:
             self._end_turn()
             self._turn = stream
+            if not self._decoder.method.owns(self._state):  # it was lost with its device
+                self._state = self._decoder.new_state()
+                self.tokens.clear()
         try:
             yield
         finally:

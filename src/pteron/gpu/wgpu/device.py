@@ -248,6 +248,10 @@ class WgpuDevice:
                 encoder.clear_buffer(buffer)
             self._device.queue.submit([encoder.finish()])
 
+    def reopen(self) -> WgpuDevice:
+        """A new device on the same adapter, after this one was lost."""
+        return WgpuDevice(self.adapter)
+
     def close(self) -> None:
         """Free everything. Closing twice is fine."""
         with self.lock:

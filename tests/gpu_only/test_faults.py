@@ -1,0 +1,178 @@
+"""What goes wrong around a program: processes, pickling, lost devices, memory that runs out."""
+
+import gc
+import multiprocessing
+import pickle
+import weakref
+
+import numpy as np
+import pytest
+
+import pteron
+from pteron.errors import OutOfMemory
+from tests.support import DATA
+from tests.support.faults import Limited, lose
+
+RMS, ATTENTION = DATA / "dyn_rms.pte", DATA / "sdpa_dyn.pte"
+
+
+def inputs_at(method, size, position=0):
+    generator = np.random.default_rng(size)
+    given = []
+    for info in method.inputs:
+        shape = info.shape_at(size)
+        is_integer = np.dtype(info.dtype).kind == "i"
+        given.append(np.full(shape, position, info.dtype) if is_integer else generator.standard_normal(shape))
+    return [np.asarray(x, info.dtype) for x, info in zip(given, method.inputs, strict=True)]
+
+
+# -- pickling ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["path", "bytes"])
+def test_a_program_pickles_as_its_source_and_loads_where_it_arrives(kind):
+    source = RMS if kind == "path" else RMS.read_bytes()
+    with pteron.load(source, fuse=()) as program:
+        wanted = program(*inputs_at(program.method(), 5))
+        data = pickle.dumps(program)
+        assert (len(data) < 2000) == (kind == "path")
+    with pickle.loads(data) as again:
+        np.testing.assert_array_equal(again(*inputs_at(again.method(), 5)), wanted)
+
+
+def test_a_method_pickles_with_its_program():
+    with pteron.load(RMS) as program:
+        wanted = program(*inputs_at(program.method(), 5))
+        again = pickle.loads(pickle.dumps(program.method()))
+    assert again.name == "forward"
+    np.testing.assert_array_equal(again(*inputs_at(again, 5)), wanted)
+    again.program.close()
+
+
+def test_what_lives_on_the_gpu_does_not_travel_and_says_what_to_do(device):
+    with pteron.load(RMS, device=device) as program:
+        method = program.method()
+        kept = method(*inputs_at(method, 3), keep_on_gpu=True)
+        with pytest.raises(TypeError, match=r"\.numpy\(\)"):
+            pickle.dumps(kept)
+        with pytest.raises(TypeError, match="make another"):
+            pickle.dumps(method.new_state())
+    with (
+        RMS.open("rb") as file,
+        pteron.load(file, device=device) as program,
+        pytest.raises(TypeError, match="load it from a path"),
+    ):
+        pickle.dumps(program)
+
+
+def run_in_worker(program, seed):
+    return program(*inputs_at(program.method(), seed))
+
+
+def test_spawned_workers_reload_a_program():
+    with pteron.load(RMS) as program:
+        wanted = [run_in_worker(program, seed) for seed in (3, 4)]
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            got = pool.starmap(run_in_worker, [(program, seed) for seed in (3, 4)])
+    for one, expected in zip(got, wanted, strict=True):
+        np.testing.assert_array_equal(one, expected)
+
+
+def fork_worker(seed):
+    program = fork_worker.program
+    return program(*inputs_at(program.method(), seed))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
+def test_a_pool_of_forked_workers_is_refused_at_once(device):
+    with pteron.load(RMS, device=device) as program:
+        program(*inputs_at(program.method(), 3))
+        fork_worker.program = program
+        with (
+            multiprocessing.get_context("fork").Pool(1) as pool,
+            pytest.raises(pteron.DeviceError, match="spawn"),
+        ):
+            pool.apply_async(fork_worker, (3,)).get(timeout=60)
+
+
+# -- lost devices -----------------------------------------------------------------------------------
+
+
+def test_a_lost_device_is_named_and_reload_brings_the_same_objects_back():
+    with pteron.load(ATTENTION) as program:
+        method = program.method()
+        first, second = inputs_at(method, 4), inputs_at(method, 1, position=4)
+        state = method.new_state()
+        method(*first, state=state)
+        wanted = method(*second, state=state)
+        lose(program.device)
+        for _ in range(2):
+            with pytest.raises(pteron.DeviceLost, match="lost"):
+                method(*first, state=state)
+        program.reload()
+        assert program.method() is method
+        with pytest.raises(pteron.InputError, match="lost with its device"):
+            method(*first, state=state)
+        state = method.new_state()
+        method(*first, state=state)
+        for one, expected in zip(method(*second, state=state), wanted, strict=True):
+            np.testing.assert_array_equal(one, expected)
+
+
+def test_methods_that_were_not_loaded_yet_survive_a_reload():
+    with pteron.load(RMS) as program:
+        lose(program.device)
+        program.reload()
+        assert program(*inputs_at(program.method(), 3)).shape[-2] == 3
+
+
+# -- memory -----------------------------------------------------------------------------------------
+
+
+def test_loading_that_runs_out_of_memory_frees_what_it_took(device, monkeypatch):
+    limited = Limited(device, monkeypatch)
+    with pteron.load(ATTENTION, device=device) as program:
+        gc.collect()
+        before = device.allocated_nbytes
+        for count in range(1000):
+            limited.left = count
+            try:
+                method = program.method()
+                break
+            except OutOfMemory as error:
+                assert "cannot allocate" in str(error)
+            gc.collect()
+            assert device.allocated_nbytes == before, f"after {count} buffers"
+        assert count > 3
+        limited.left = None
+        method(*inputs_at(method, 3))
+
+
+def test_a_real_allocation_that_fails_says_what_was_wanted_and_what_is_in_use(device):
+    held = []
+    with pytest.raises(OutOfMemory, match=r"(?s)cannot allocate .* bytes.*in use|binds at most"):
+        for _ in range(100_000):
+            held.append(device.storage(device.limits["max-storage-buffer-binding-size"] + 16, "too much"))
+
+
+def test_a_closed_program_is_freed_without_a_collection(device):
+    gc.collect()
+    gc.disable()
+    try:
+        program = pteron.load(ATTENTION, device=device)
+        method = program.method()
+        method(*inputs_at(method, 3))
+        program.close()
+        watched = [weakref.ref(program), weakref.ref(method._executor)]
+        del program, method
+        assert [ref() for ref in watched] == [None, None]
+    finally:
+        gc.enable()
+
+
+# -- inputs -----------------------------------------------------------------------------------------
+
+
+def test_rows_of_different_lengths_are_an_input_error(device):
+    with pteron.load(RMS, device=device) as program, pytest.raises(pteron.InputError, match="input0"):
+        program([[1.0, 2.0], [3.0]])
