@@ -83,3 +83,13 @@ def test_a_part_imports_what_the_table_gives_it(path: Path) -> None:
             assert part in {row.part, "errors", *row.parts}, f"{row.part} may not import {name}"
         elif top in FOREIGN:
             assert top in row.packages, f"{row.part} may not import {name}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "gpu").glob("*.py")), ids=lambda p: p.name)
+def test_a_call_knows_no_implementation_of_the_device(path: Path) -> None:
+    assert not {name for name in imports(path) if name.startswith(("wgpu", "numpy", "pteron.gpu.wgpu"))}
+
+
+def test_the_operator_that_the_document_shows_is_real() -> None:
+    shown = re.search(r"```python\n(@op.*?)```", TABLE.read_text("utf-8"), re.DOTALL)
+    assert shown and shown[1] in (ROOT / "ops" / "rolls.py").read_text("utf-8")
