@@ -7,13 +7,16 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pteron.errors import InputError, PteronError
+from pteron.errors import FormatError, InputError, PteronError
 from pteron.llm import ChatTemplate, Tokenizer
 from pteron.llm.bounded import Bounds, OutOfBounds, Worker
+from pteron.llm.model import Companions
 from pteron.llm.tokenizer import TooLong, prompt_worker
 from tests.llm.tiny_llama import TEMPLATE, tokenizer_json
 
@@ -166,6 +169,41 @@ def test_a_lone_surrogate_is_refused(worker: Worker) -> None:
     tokenizer = Tokenizer(tokenizer_json(), worker=worker)
     with pytest.raises(InputError, match="does not take this text"):
         tokenizer.encode("a\ud800")
+
+
+# -- files beside a model -----------------------------------------------------------------------
+
+
+def beside(folder: Path, name: str, content: bytes) -> Companions:
+    """What belongs to a model that has nothing inside, and this file beside it."""
+
+    def nothing(key: str) -> bytes:
+        raise FormatError(f"there is no {key}")
+
+    (folder / name).write_bytes(content)
+    program: Any = SimpleNamespace(file=SimpleNamespace(named_data=nothing))
+    return Companions(program, folder / "model.pte")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("chat_template.jinja", b"\xff{{ messages }}"),
+        ("tokenizer_config.json", b"\xff"),
+        ("tokenizer_config.json", b"[" * 100_000),
+        ("tokenizer_config.json", b"[]"),
+        ("tokenizer_config.json", b'{"chat_template": '),
+    ],
+)
+def test_a_damaged_file_beside_a_model_is_named(tmp_path: Path, name: str, content: bytes) -> None:
+    with pytest.raises(FormatError, match=rf"{tmp_path}.*"):
+        beside(tmp_path, name, content).template()
+
+
+@pytest.mark.parametrize("stated", [3, [3], [{"template": "a"}], [{"name": "default", "template": 3}], {}])
+def test_a_template_of_the_wrong_kind_is_none(tmp_path: Path, stated: Any) -> None:
+    config = json.dumps({"chat_template": stated}).encode()
+    assert beside(tmp_path, "tokenizer_config.json", config).template() is None
 
 
 # -- the process --------------------------------------------------------------------------------
