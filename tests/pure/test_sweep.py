@@ -216,6 +216,16 @@ def cache_program() -> tuple[Graph, Tensor, object]:
     return s.finish(k), k, position
 
 
+def test_an_integer_beyond_32_bits_is_refused_where_a_kernel_reads_it() -> None:
+    graph, k, position = cache_program()
+    swept = live(graph)
+    swept.resize({k.id: (1, 1, 2, 8), position.id: 3})  # type: ignore[attr-defined]
+    for wide in (2**31, -(2**31) - 1, 2**63):
+        with pytest.raises(InputError, match="32-bit integer"):
+            swept.resize({position.id: wide})  # type: ignore[attr-defined]
+        assert swept.live[position.id] == 3  # type: ignore[attr-defined]
+
+
 def test_a_position_moves_without_a_new_plan() -> None:
     graph, k, position = cache_program()
     swept = live(graph)

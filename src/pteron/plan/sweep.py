@@ -106,6 +106,7 @@ class LiveGraph:
         self._kinds = _kinds(graph, layout)
         self._twins: dict[tuple[Any, ...], tuple[Kind, NodePlan]] = {}  # by form and live values
         self._consumers = _consumers(graph)
+        self._kernel_integers = _kernel_integers(graph)
         self._building = True
         self._build()
         self._building = False
@@ -225,6 +226,9 @@ class LiveGraph:
         if old == new:
             return
         if isinstance(new, int):
+            if value in self._kernel_integers and not -(2**31) <= new < 2**31:
+                name = self.graph.values[value].name
+                raise InputError(f"{name} is {new}, but kernels read it as a 32-bit integer")
             self.stale_symints.add(value)
         undo.append((self.live, value, old))
         self.live[value] = new
@@ -401,6 +405,17 @@ def _planning_values(node: Node) -> tuple[ValueId, ...]:
             if not (isinstance(value, SymInt) and name in node.op.uniforms):
                 ids[value.id] = None
     return tuple(ids)
+
+
+def _kernel_integers(graph: Graph) -> frozenset[ValueId]:
+    """The SymInts that kernels read themselves."""
+    return frozenset(
+        value.id
+        for node in graph.nodes
+        for name, arg in zip(node.op.parameters, node.args, strict=True)
+        if name in node.op.uniforms
+        for value in values_in(arg)
+    )
 
 
 def _consumers(graph: Graph) -> list[tuple[int, ...]]:
