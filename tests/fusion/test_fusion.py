@@ -197,7 +197,7 @@ def test_4bit_siblings_are_one_product(
         assert names["pteron.linears_q4gsw"] == left
         assert not names["et_vk.linear_q4gsw.default"]
         inputs = ([torch.randn(2, rows, 64)] for rows in (19, 1, 3, 8, 19))
-        check_calls(together.method(), (Call(x, apart(*x)) for x in inputs), EXACT)
+        check_calls(together.method(), [Call(x, apart(*x)) for x in inputs], EXACT)
         assert together._weights.nbytes == apart._weights.nbytes
 
 

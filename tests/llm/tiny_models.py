@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,10 +112,11 @@ def weights(tiny: Tiny, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
 def write_gguf(
     path: Path,
     tiny: Tiny,
-    tensors: dict[str, np.ndarray[Any, Any]] | None = None,
+    tensors: Mapping[str, Any] | None = None,
     *,
     architecture: str | None = None,
 ) -> Path:
+    """A file of arrays, or of pairs of stored blocks and their type."""
     name = architecture or tiny.architecture
     out = gguf.GGUFWriter(path, name)
     out.add_name(f"tiny {name}")
@@ -138,7 +140,8 @@ def write_gguf(
     out.add_add_bos_token(False)
     out.add_chat_template(TEMPLATE)
     for key, value in (weights(tiny) if tensors is None else tensors).items():
-        out.add_tensor(key, value)
+        data, kind = value if isinstance(value, tuple) else (value, None)
+        out.add_tensor(key, data, raw_dtype=kind)
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_tensors_to_file()

@@ -56,6 +56,11 @@ PRODUCTS: dict[str, tuple[str, Callable[..., Any], Callable[[int], list[Any]]]] 
         torch.nn.functional.linear,
         lambda n: [floats(n, 35), Fixed(WEIGHT[:, :35]), Fixed(BIAS)],
     ),
+    "linear of float16 weights": (
+        "linear.default",
+        lambda x, weight, bias: torch.nn.functional.linear(x, weight.float(), bias),
+        lambda n: [floats(n, 36), Fixed(WEIGHT.half()), Fixed(BIAS)],
+    ),
     "matrix of a file": ("mm.default", torch.mm, lambda n: [floats(n, 70), Fixed(WEIGHT)]),
 }
 ADDED: dict[str, tuple[str, Callable[[int], list[Any]]]] = {

@@ -19,8 +19,14 @@ def convert(
     max_context: Annotated[
         int, typer.Option(min=1, help="The most tokens that a conversation can have.")
     ] = 2048,
+    stock: Annotated[
+        bool,
+        typer.Option(
+            "--stock", help="Use only operators of stock ExecuTorch: weights are rounded to 4 bits."
+        ),
+    ] = False,
 ) -> None:
-    """Convert a GGUF language model to a .pte program with 4-bit weights."""
+    """Convert a GGUF language model to a .pte program, with the weights of the file."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
@@ -34,9 +40,16 @@ def convert(
             output,
             max_seq_len=max_seq_len,
             max_context=max_context,
+            stock=stock,
             progress=lambda share, what: bar.update(task, completed=share, description=what),
         )
     console().print(
         f"{made.path}: {made.name} ({made.architecture}, {made.parameters / 1e6:.0f} million parameters), "
         f"{nbytes(made.nbytes)}, {made.max_context} tokens of context"
     )
+    console().print(f"weights: {made.quantization}")
+    if stock:
+        console().print(
+            f"They differ from those of the file by {made.rounding:.1%}, and so do answers. "
+            f"`pteron compare {made.path} {model} --text FILE` measures how much."
+        )

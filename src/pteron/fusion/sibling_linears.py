@@ -18,6 +18,8 @@ from pteron.ir.live import LiveTensor
 from pteron.ir.op import op
 from pteron.ir.values import Constant, Graph, Node, Tensor
 from pteron.ir.work import multiplies
+from pteron.ops.affine import AffineWeights
+from pteron.ops.linear_affine import product_affine
 from pteron.ops.linear_q4 import product_q4
 from pteron.ops.matmul import linear_product
 from pteron.ops.outputs import MOST
@@ -38,6 +40,22 @@ def linears_q4gsw(
     return product_q4(x, weights, scales, group_size, bias, outs)
 
 
+@op("pteron.linears_affine", work=multiplies("x"))
+def linears_affine(
+    x: LiveTensor,
+    weights: LiveTensor,
+    scales: LiveTensor,
+    bits: int,
+    group_size: int,
+    zero: int,
+    table: LiveTensor | None,
+    bias: LiveTensor | None,
+    outs: tuple[LiveTensor, ...],
+) -> list[Route]:
+    weight = AffineWeights.of_words(weights, scales, x.max_shape[-1], bits, group_size, zero, table)
+    return product_affine(x, weight, bias, outs)
+
+
 @op("pteron.linears", work=multiplies("x"))
 def linears(
     x: LiveTensor, weight: LiveTensor, bias: LiveTensor | None, outs: tuple[LiveTensor, ...]
@@ -56,6 +74,7 @@ class Kind:
 KINDS = {
     "aten.linear.default": Kind("pteron.linears", {"weight": 0, "bias": 0}),
     "et_vk.linear_q4gsw.default": Kind("pteron.linears_q4gsw", {"weights": 0, "scales": 1, "bias": 0}),
+    "pteron.linear_affine.default": Kind("pteron.linears_affine", {"weights": 0, "scales": 0, "bias": 0}),
 }
 
 

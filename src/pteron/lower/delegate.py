@@ -9,7 +9,7 @@ from pteron.errors import FormatError, UnsupportedError
 from pteron.ir.dtypes import DELEGATE_TYPES, DType
 from pteron.ir.values import Arg, Constant, Element, SymInt, Tensor, Value, ValueId, values_in
 from pteron.lower.builder import CAST, WRITE_BACK
-from pteron.lower.kernel_calls import INTERNAL
+from pteron.lower.kernel_calls import is_internal
 from pteron.pte import schema, vulkan
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Inlining:
             self._prepack(*_exactly(2, call.args, name, origin))
         elif name == SELECT_AS_SYMINT:
             self._select_as_symint(_exactly(4, call.args, name, origin), origin)
-        elif name.startswith(INTERNAL):
+        elif is_internal(name):
             self.lowering.problem(name, origin)
         else:
             self.lowering.node(name, [self._value(index) for index in call.args], origin)

@@ -13,7 +13,11 @@ from pteron.ir import op as registry
 from pteron.ir.op import OpSpec
 from pteron.ir.values import Arg
 
-INTERNAL = "pteron."  # how the names of operators begin that only Pteron makes, and no file may call
+
+def is_internal(name: str) -> bool:
+    """Whether only Pteron makes an operator, and no file may call it: then it has no overload."""
+    return name.startswith("pteron.") and name.count(".") == 1
+
 
 # What a tensor is made of is told by the output that is given, so that out-variants lack these.
 ALLOCATION_OPTIONS = ("dtype", "layout", "device", "pin_memory", "pin")
@@ -97,7 +101,7 @@ def _regular(overload: str) -> str:
 
 def find(kernel: str) -> OpSpec | None:
     """The registered operator of a kernel."""
-    if kernel.startswith(INTERNAL):
+    if is_internal(kernel):
         return None
     return next((spec for name in _names(kernel) if (spec := registry.find(name))), None)
 

@@ -161,7 +161,7 @@ class Product:
     def routes(self) -> list[Route]:
         """All there are, or where nothing about b ever changes, those that may ever be taken."""
         offers = [Offer(ANY, self._shared.dispatch("matmul_any", self._extent.element_quads()))]
-        if self._dtypes in ({DType.float32}, {DType.float16}):
+        if self._has_usual_dtypes:
             offers += self._gpu_offers()
             if self._is_whole or not self.b.is_fixed:
                 offers += self._quad_offers()
@@ -207,7 +207,7 @@ class Product:
         self, kind: KernelKind, kernel: str, grid: Grid, when: bool | None = None, /, **defines: Define
     ) -> Offer:
         # Elements of float16 can be stored one at a time only where shaders know them.
-        element, needs = ("f16", (HALF,)) if self._dtypes == {DType.float16} else ("f32", ())
+        element, needs = ("f16", (HALF,)) if self.a.dtype is DType.float16 else ("f32", ())
         return Offer(kind, self._shared.dispatch(kernel, grid, ELEMENT=element, **defines), when, needs)
 
     @property
@@ -222,9 +222,11 @@ class Product:
         return Extent(rows, columns, batch)
 
     @cached_property
-    def _dtypes(self) -> set[DType]:
-        tensors = (self.a, self.b, *self.outs, self.added.c if self.added else None)
-        return {t.dtype for t in tensors if t is not None}
+    def _has_usual_dtypes(self) -> bool:
+        """Whether all is float32 or all float16, or b, a weight, is float16 alone."""
+        tensors = (self.a, *self.outs, *([self.added.c] if self.added else []))
+        dtypes = {t.dtype for t in tensors}
+        return dtypes in ({self.b.dtype}, {DType.float32}) and self.b.dtype.is_float
 
     @cached_property
     def _shared(self) -> Shared:

@@ -190,6 +190,7 @@ sample("topk", lambda n: [X(n, 7), 3, 1, True, True, [X(n, 3), I(n, 3)]], NUMBER
 # -- by index ------------------------------------------------------------------------------------------
 
 sample("embedding", lambda n: [X(9, 6), I(n), -1, False, False, X(n, 6)])
+sample("embedding", lambda n: [W(9, 6, dtype=DType.float16), I(n), -1, False, False, F(n, 6)])
 sample("et_vk.embedding_q4gsw",
        lambda n: [W(9, 4, dtype=DType.uint8), W(9, 2), 4, I(n), False, X(n, 8)])  # fmt: skip
 sample("index_select", lambda n: [X(9, 3), 0, I(n), X(n, 3)], ANY)
@@ -226,6 +227,7 @@ for k, m in ((8, 12), (7, 9)):
     sample("baddbmm", lambda n, k=k, m=m: [X(2, n, m), X(2, n, k), X(2, k, m), 2.0, 0.5, X(2, n, m)])
     sample("linear", lambda n, k=k, m=m: [X(n, k), T((m, k), fixed=True), T((m,), fixed=True), X(n, m)])
     sample("linear", lambda n, k=k, m=m: [X(n, k), T((m, k), fixed=True), None, X(n, m)])
+    sample("linear", lambda n, k=k, m=m: [X(n, k), W(m, k, dtype=DType.float16), None, X(n, m)])
     for widths in ((4, 8), (4, 4, 4)):
         sample("pteron.linears", lambda n, k=k, w=widths: [
             X(n, k), T((12, k), fixed=True), None, [X(n, m) for m in w]])  # fmt: skip
@@ -241,6 +243,20 @@ for group, dtype in ((32, DType.uint8), (8, DType.uint8), (8, DType.int8), (6, D
         X(n, 12)])  # fmt: skip
     sample("et_vk.linear_q4gsw_backward", lambda n, g=group, d=dtype: [
         X(n, 12), W(12, 2 * g, dtype=d), W(4, 12), g, X(n, 4 * g)])  # fmt: skip
+# Bits, words of a row of 64, group, whether there are minima.
+FORMS = [(4, 8, 32, True), (8, 16, 32, False), (7, 16, 16, True), (3, 8, 16, False), (6, 12, 20, False)]
+for bits, words, group, minima in FORMS:
+    for scales in FLOATS:
+        table = W(16, dtype=DType.float32) if bits == 4 else None
+        weight = [
+            W(12, words, dtype=DType.int32), W(12, -(-64 // group), *[2] * minima, dtype=scales),
+            bits, group, 4, table]  # fmt: skip
+        sample("pteron.linear_affine",
+               lambda n, w=weight: [X(n, 64), *w, W(12), X(n, 12)])  # fmt: skip
+        sample("pteron.embedding_affine", lambda n, w=weight: [*w, I(n), X(n, 64)])
+        for widths in ((4, 8), (4, 4, 4)):
+            sample("pteron.linears_affine", lambda n, w=weight, widths=widths: [
+                X(n, 64), *w, None, [X(n, m) for m in widths]])  # fmt: skip
 sample("et_vk.q4gsw_requant",
        lambda n: [X(n, 16), F(4, LARGEST), 4, T((n, 8), DType.uint8)])  # fmt: skip
 for k in (8, 7):

@@ -1,19 +1,18 @@
 """How much each input of each linear layer matters: its mean square over a page of ordinary text.
 
-A few channels carry most of what flows through a language model, and rounding that knows them loses far
-less. To find them, the model is run once over the text, in float32, layer by layer.
+A few channels carry most of what flows through a language model, and rounding that knows them loses far less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 
 import numpy as np
 
 from pteron.llm.gguf.config import Config
 from pteron.llm.gguf.quantize import Floats
-from pteron.llm.gguf.rotary import halves_from_pairs, rotation_tables
+from pteron.llm.gguf.reference import Reference
 from pteron.llm.gguf.source import GgufFile
 
 TEXT = files(__package__).joinpath("calibration.txt")
@@ -22,75 +21,15 @@ TEXT = files(__package__).joinpath("calibration.txt")
 FLOOR = np.float32(1e-3)
 
 
-class Calibration:
-    """One pass of the model over `tokens`, noting the inputs of every linear layer."""
+def input_importance(
+    config: Config, file: GgufFile, tokens: list[int], on_layer: Callable[[int], None]
+) -> dict[str, Floats]:
+    """The importance of each input, by the name of the linear layer."""
+    importance: dict[str, Floats] = {}
 
-    def __init__(self, config: Config, file: GgufFile, tokens: list[int]) -> None:
-        self.config = config
-        self.file = file
-        self.tokens = tokens
-        self.importance: dict[str, Floats] = {}
-        slower = file.read("rope_freqs.weight") if "rope_freqs.weight" in file else None
-        cos, sin = rotation_tables(config, len(tokens), slower)
-        self.cos, self.sin = cos[:, None], sin[:, None]
-
-    def run(self, on_layer: Callable[[int], None]) -> dict[str, Floats]:
-        """The importance of each input, by the name of the linear layer."""
-        x = self.file.read("token_embd.weight", np.array(self.tokens))
-        for number in range(self.config.layers):
-            block = f"blk.{number}."
-            x = x + self._attention(self._norm(x, f"{block}attn_norm"), block)
-            x = x + self._feed_forward(self._norm(x, f"{block}ffn_norm"), block)
-            on_layer(number)
-        self._note(self._norm(x, "output_norm"), "output" if "output.weight" in self.file else "token_embd")
-        return self.importance
-
-    def _note(self, x: Floats, *names: str) -> None:
+    def note(x: Floats, names: Sequence[str]) -> None:
         power = np.square(x).mean(axis=0)
-        self.importance.update(dict.fromkeys(names, power + max(FLOOR * power.mean(), np.float32(1e-20))))
+        importance.update(dict.fromkeys(names, power + max(FLOOR * power.mean(), np.float32(1e-20))))
 
-    def _linear(self, x: Floats, name: str) -> Floats:
-        y: Floats = x @ self.file.read(f"{name}.weight").T
-        if f"{name}.bias" in self.file:
-            y += self.file.read(f"{name}.bias")
-        return y
-
-    def _norm(self, x: Floats, name: str) -> Floats:
-        power = np.square(x).mean(axis=-1, keepdims=True)
-        y: Floats = x / np.sqrt(power + np.float32(self.config.epsilon)) * self.file.read(f"{name}.weight")
-        return y
-
-    def _attention(self, x: Floats, block: str) -> Floats:
-        config = self.config
-        self._note(x, *(f"{block}attn_{kind}" for kind in "qkv"))
-        q, k = self._rotated(x, block, "q", config.heads), self._rotated(x, block, "k", config.kv_heads)
-        v = self._linear(x, f"{block}attn_v").reshape(len(x), config.kv_heads, config.head_size)
-        future = np.triu(np.full((len(x), len(x)), -1e30, np.float32), 1)
-        mixed = np.empty_like(q)
-        for head in range(config.heads):
-            shared = head * config.kv_heads // config.heads
-            scores = q[:, head] @ k[:, shared].T / np.float32(np.sqrt(config.head_size)) + future
-            shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-            mixed[:, head] = shares @ v[:, shared] / shares.sum(axis=1, keepdims=True)
-        rows = mixed.reshape(len(x), -1)
-        self._note(rows, f"{block}attn_output")
-        return self._linear(rows, f"{block}attn_output")
-
-    def _rotated(self, x: Floats, block: str, kind: str, heads: int) -> Floats:
-        """Queries or keys [S, heads, head_size], normed where the model does that, and rotated."""
-        size = self.config.head_size
-        y = self._linear(x, f"{block}attn_{kind}")
-        if self.config.paired_rotation:
-            y = y[:, halves_from_pairs(heads, size)]
-        y = y.reshape(len(x), heads, size)
-        if f"{block}attn_{kind}_norm.weight" in self.file:
-            y = self._norm(y, f"{block}attn_{kind}_norm")
-        turned = np.concatenate([-y[..., size // 2 :], y[..., : size // 2]], axis=-1)
-        return np.asarray(y * self.cos + turned * self.sin, np.float32)
-
-    def _feed_forward(self, x: Floats, block: str) -> Floats:
-        self._note(x, f"{block}ffn_gate", f"{block}ffn_up")
-        gate = self._linear(x, f"{block}ffn_gate")
-        hidden = gate / (1 + np.exp(-np.clip(gate, -80, 80))) * self._linear(x, f"{block}ffn_up")
-        self._note(hidden, f"{block}ffn_down")
-        return self._linear(hidden, f"{block}ffn_down")
+    Reference(config, file, note).hidden(tokens, on_layer)
+    return importance

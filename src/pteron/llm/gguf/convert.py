@@ -9,12 +9,14 @@ from os import PathLike
 from pathlib import Path
 
 from pteron.errors import InputError
-from pteron.llm.gguf.calibrate import TEXT, Calibration
+from pteron.llm.gguf.calibrate import TEXT, input_importance
 from pteron.llm.gguf.config import Config, read_config
 from pteron.llm.gguf.decoder import Decoder
-from pteron.llm.gguf.layout import check_tensors
+from pteron.llm.gguf.exact import ExactWeights
+from pteron.llm.gguf.layout import check_groups, check_tensors
 from pteron.llm.gguf.program import Blob, Fact, assemble
 from pteron.llm.gguf.source import GgufFile
+from pteron.llm.gguf.stock import StockWeights
 from pteron.llm.gguf.vocabulary import Vocabulary, read_vocabulary
 from pteron.llm.gguf.weights import Weights
 from pteron.pte import write_pte
@@ -32,6 +34,8 @@ class Conversion:
     path: Path
     name: str
     architecture: str
+    quantization: str  # how the weights are stored
+    rounding: float  # how much they differ from the file's: the root mean square, as a share of theirs
     parameters: int
     max_seq_len: int
     max_context: int
@@ -44,6 +48,7 @@ def convert(
     *,
     max_seq_len: int = 128,
     max_context: int = 2048,
+    stock: bool = False,
     group_size: int = 32,
     progress: Progress | None = None,
 ) -> Conversion:
@@ -51,6 +56,8 @@ def convert(
 
     max_seq_len: the most tokens that one call takes.
     max_context: the positions that the KV caches hold; no more than the model was trained for are kept.
+    stock: use only operators that stock ExecuTorch knows. Weights are then rounded to 4 bits, in groups of
+        `group_size`; otherwise they are those of the file.
     progress: called with the share that is done and what is being done.
 
     The file appears whole or not at all. Tokenizer and chat template are inside it.
@@ -64,37 +71,62 @@ def convert(
     _check_options(max_seq_len, max_context, group_size)
     max_context = min(max_context, config.context)
     max_seq_len = min(max_seq_len, max_context)
-    check_tensors(file, config, group_size)
+    check_tensors(file, config)
     vocabulary = read_vocabulary(file)
     parameters = sum(file.size(name) for name in file.tensor_names)
+    if stock:
+        check_groups(file, config, group_size)
+        weights = _stock_weights(file, config, vocabulary, group_size, report)
+    else:
+        weights = ExactWeights(file, _share_of(parameters, 0, "converting", report))
 
-    importance = Calibration(config, file, _calibration_tokens(vocabulary, config)).run(
-        lambda layer: report(CALIBRATION_SHARE * (layer + 1) / config.layers, "calibrating")
+    decoder = Decoder(config, weights, max_seq_len, max_context)
+    graph = decoder.build()
+    report(WRITING_AT, "writing")
+    facts = _facts(config, vocabulary, max_seq_len, max_context)
+    named = {**decoder.builder.data, **_companions(config, vocabulary, weights.description)}
+    write_pte(pte_path, *assemble(graph, facts, named))
+    report(1, "done")
+    return Conversion(
+        path=Path(pte_path),
+        name=config.name,
+        architecture=config.architecture,
+        quantization=weights.description,
+        rounding=weights.rounding,
+        parameters=parameters,
+        max_seq_len=max_seq_len,
+        max_context=max_context,
+        nbytes=Path(pte_path).stat().st_size,
     )
+
+
+CALIBRATION_SHARE, WRITING_AT = 0.3, 0.98
+
+
+def _stock_weights(
+    file: GgufFile, config: Config, vocabulary: Vocabulary, group_size: int, report: Progress
+) -> Weights:
+    importance = input_importance(
+        config,
+        file,
+        _calibration_tokens(vocabulary, config),
+        lambda layer: report(CALIBRATION_SHARE * (layer + 1) / config.layers, "calibrating"),
+    )
+    parameters = sum(file.size(name) for name in file.tensor_names)
+    heard = _share_of(parameters, CALIBRATION_SHARE, "quantising", report)
+    return StockWeights(file, config.layers, group_size, importance, heard)
+
+
+def _share_of(parameters: int, begin: float, what: str, report: Progress) -> Callable[[int], None]:
+    """What hears the sizes of matrices that are done, and reports the share of all that they are."""
     done = 0
 
     def on_matrix(size: int) -> None:
         nonlocal done
         done += size
-        share = min(done / parameters, 1)
-        report(CALIBRATION_SHARE + (WRITING_AT - CALIBRATION_SHARE) * share, "quantising")
+        report(begin + (WRITING_AT - begin) * min(done / parameters, 1), what)
 
-    decoder = Decoder(
-        config, Weights(file, config.layers, group_size, importance, on_matrix), max_seq_len, max_context
-    )
-    graph = decoder.build()
-    report(WRITING_AT, "writing")
-    facts = _facts(config, vocabulary, max_seq_len, max_context)
-    named = {**decoder.builder.data, **_companions(config, vocabulary, group_size)}
-    write_pte(pte_path, *assemble(graph, facts, named))
-    report(1, "done")
-    nbytes = Path(pte_path).stat().st_size
-    return Conversion(
-        Path(pte_path), config.name, config.architecture, parameters, max_seq_len, max_context, nbytes
-    )
-
-
-CALIBRATION_SHARE, WRITING_AT = 0.3, 0.98
+    return on_matrix
 
 
 def _check_options(max_seq_len: int, max_context: int, group_size: int) -> None:
@@ -127,7 +159,7 @@ def _facts(config: Config, vocabulary: Vocabulary, max_seq_len: int, max_context
     return facts
 
 
-def _companions(config: Config, vocabulary: Vocabulary, group_size: int) -> dict[str, Blob]:
+def _companions(config: Config, vocabulary: Vocabulary, quantization: str) -> dict[str, Blob]:
     """What belongs to the model besides its program, by the names under which `pteron.llm` looks for it."""
     special = {
         "bos_token": vocabulary.text(vocabulary.bos),
@@ -137,7 +169,7 @@ def _companions(config: Config, vocabulary: Vocabulary, group_size: int) -> dict
     model = {
         "name": config.name,
         "architecture": config.architecture,
-        "quantization": f"4 bits, groups of {group_size}; 8 in the outer layers, attention values and head",
+        "quantization": quantization,
         "add_bos_token": vocabulary.add_bos,
         **special,
     }

@@ -6,15 +6,13 @@ graph, so a text is fed in pieces, each with the position at which it begins.
 
 from __future__ import annotations
 
-from functools import reduce
-
 import numpy as np
 
 from pteron.llm.gguf.config import Config
 from pteron.llm.gguf.delegate import PREPACK, DelegateBuilder, Value
 from pteron.llm.gguf.quantize import Floats
 from pteron.llm.gguf.rotary import halves_from_pairs, rotation_tables
-from pteron.llm.gguf.weights import Matrix, Weights
+from pteron.llm.gguf.weights import Order, Weights
 from pteron.pte.vulkan import VkGraph
 
 
@@ -37,13 +35,14 @@ class Decoder:
         self.live_length = g.symint("sym_size.int", tokens, 1)
         self.position = g.symint("et_vk.select_as_symint.default", input_pos, 0, 0)
         self.cos, self.sin = self._rotation()
-        x = self._view(self._embed(tokens), (self.live_length, width), (self.length, width))
+        rows = self.weights.embedding().lookup(g, tokens)
+        x = self._view(rows, (self.live_length, width), (self.length, width))
         for number in range(self.config.layers):
             x = self._add(x, self._attention(self._norm(x, f"blk.{number}.attn_norm"), f"blk.{number}."))
             x = self._add(x, self._feed_forward(self._norm(x, f"blk.{number}.ffn_norm"), f"blk.{number}."))
         rows = self._view(x, (1, self.live_length, width), (1, self.length, width))
         last = g.call("aten.select_copy.int", rows, 1, -1, shape=(1, width))
-        return g.finish(self._linear(self._norm(last, "output_norm"), self.weights.head()))
+        return g.finish(self.weights.head().product(g, self._norm(last, "output_norm")))
 
     def _rotation(self) -> tuple[Value, Value]:
         slower = self.weights.vector("rope_freqs.weight") if "rope_freqs.weight" in self.weights else None
@@ -55,22 +54,6 @@ class Decoder:
         return self.builder.call(PREPACK, self.builder.constant(array), shape=array.shape)
 
     # -- blocks ---------------------------------------------------------------------------------
-
-    def _embed(self, tokens: Value) -> Value:
-        g, shape = self.builder, (1, self.length, self.config.width)
-        parts = [
-            g.call(
-                "et_vk.embedding_q4gsw.default",
-                g.constant(part.packed),
-                g.constant(part.scales),
-                part.group_size,
-                tokens,
-                True,  # the layout of a linear weight: its bytes can be the output head's too
-                shape=shape,
-            )
-            for part in self.weights.embedding().parts
-        ]
-        return self._sum(parts)
 
     def _attention(self, x: Value, block: str) -> Value:
         config, g = self.config, self.builder
@@ -105,41 +88,27 @@ class Decoder:
         )
         joined = config.heads * config.head_size
         rows = self._view(mixed, (self.live_length, joined), (self.length, joined))
-        return self._linear(rows, self.weights.linear(f"{block}attn_output"))
+        return self._linear(rows, f"{block}attn_output")
 
     def _heads(self, x: Value, name: str, heads: int) -> Value:
         """x projected, as [1, S, heads, head_size]."""
         size = self.config.head_size
         rotated_pairs = self.config.paired_rotation and not name.endswith("attn_v")
         order = halves_from_pairs(heads, size) if rotated_pairs else None
-        y = self._linear(x, self.weights.linear(name, order))
+        y = self._linear(x, name, order)
         return self._view(y, (1, self.live_length, heads, size), (1, self.length, heads, size))
 
     def _feed_forward(self, x: Value, block: str) -> Value:
         g = self.builder
-        gate = self._linear(x, self.weights.linear(f"{block}ffn_gate"))
-        up = self._linear(x, self.weights.linear(f"{block}ffn_up"))
+        gate = self._linear(x, f"{block}ffn_gate")
+        up = self._linear(x, f"{block}ffn_up")
         silu = self._multiply(gate, g.call("aten.sigmoid.default", gate, shape=gate.shape))
-        return self._linear(self._multiply(silu, up), self.weights.linear(f"{block}ffn_down"))
+        return self._linear(self._multiply(silu, up), f"{block}ffn_down")
 
     # -- operators ------------------------------------------------------------------------------
 
-    def _linear(self, x: Value, weight: Matrix) -> Value:
-        g, shape = self.builder, (*x.shape[:-1], weight.rows)
-        bias = None if weight.bias is None else g.constant(padded(weight.bias))
-        parts = [
-            g.call(
-                "et_vk.linear_q4gsw.default",
-                x,
-                g.constant(part.packed),
-                g.constant(padded(part.scales.T)),
-                part.group_size,
-                bias if number == 0 else None,
-                shape=shape,
-            )
-            for number, part in enumerate(weight.parts)
-        ]
-        return self._sum(parts)
+    def _linear(self, x: Value, name: str, order: Order | None = None) -> Value:
+        return self.weights.linear(name, order).product(self.builder, x)
 
     def _norm(self, x: Value, name: str) -> Value:
         weight = self.builder.constant(self.weights.vector(f"{name}.weight"))
@@ -148,17 +117,8 @@ class Decoder:
     def _view(self, x: Value, size: tuple[Value | int, ...], largest: tuple[int, ...]) -> Value:
         return self.builder.call("aten.view_copy.default", x, size, shape=largest)
 
-    def _sum(self, parts: list[Value]) -> Value:
-        return reduce(self._add, parts)
-
     def _add(self, a: Value, b: Value) -> Value:
         return self.builder.call("aten.add.Tensor", a, b, 1, shape=a.shape)
 
     def _multiply(self, a: Value, b: Value) -> Value:
         return self.builder.call("aten.mul.Tensor", a, b, shape=a.shape)
-
-
-def padded(array: Floats) -> Floats:
-    """The last dimension filled up to a multiple of four, as ExecuTorch's kernels want scales and biases."""
-    missing = -array.shape[-1] % 4
-    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)]) if missing else array

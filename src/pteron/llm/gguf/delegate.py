@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 from pteron.pte import vulkan
 from pteron.pte.vulkan import NAMED_OFFSET, OperatorCall, VkBytes, VkDataType, VkGraph, VkTensor, VkValue
 
-DTYPES = {"float32": VkDataType.FLOAT32, "uint8": VkDataType.UINT8, "int32": VkDataType.INT32}
+DTYPES = {
+    "float32": VkDataType.FLOAT32,
+    "float16": VkDataType.FLOAT16,
+    "uint8": VkDataType.UINT8,
+    "int32": VkDataType.INT32,
+}
 PREPACK = "et_vk.prepack.default"
 PRIVATE = -1  # a mem_obj_id: memory of its own
 
@@ -36,6 +41,7 @@ class DelegateBuilder:
         self._chain: list[OperatorCall] = []
         self._constants: list[VkBytes] = []
         self._scalars: dict[tuple[type, Any], int] = {}
+        self._shared: dict[bytes, Value] = {}
         self._inputs: list[int] = []
 
     def input(self, shape: Sequence[int], dtype: str) -> Value:
@@ -55,6 +61,13 @@ class DelegateBuilder:
         self.data.setdefault(key, data)
         self._constants.append(VkBytes(NAMED_OFFSET, data.nbytes, key))
         return self.tensor(array.shape, array.dtype.name, len(self._constants) - 1)
+
+    def shared_constant(self, array: NDArray[Any]) -> Value:
+        """A constant that nothing mutates: the same value for equal bytes."""
+        key = array.tobytes()
+        if key not in self._shared:
+            self._shared[key] = self.constant(array)
+        return self._shared[key]
 
     def symint(self, op: str, *args: Any) -> Value:
         return self._call(op, args, Value(self._add(vulkan.SymInt(0))))

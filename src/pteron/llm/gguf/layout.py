@@ -9,7 +9,7 @@ from pteron.llm.gguf.config import Config
 from pteron.llm.gguf.source import GgufFile
 
 
-def check_tensors(file: GgufFile, config: Config, group_size: int) -> None:
+def check_tensors(file: GgufFile, config: Config) -> None:
     """Refuse a file in which a tensor is missing, misshapen, unreadable, or has no place in the model."""
     expected: set[str] = set()
     for name, shape, required in _tensors(config):
@@ -22,6 +22,10 @@ def check_tensors(file: GgufFile, config: Config, group_size: int) -> None:
         raise UnsupportedError(
             f"{file.name}: {len(surplus)} tensors have no known place: {', '.join(surplus[:5])}"
         )
+
+
+def check_groups(file: GgufFile, config: Config, group_size: int) -> None:
+    """Refuse a model whose matrices have rows of other than whole groups."""
     for width in (config.width, config.hidden, config.heads * config.head_size):
         if width % group_size:
             raise UnsupportedError(

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import gguf
 import numpy as np
+from numpy.typing import NDArray
 
 from pteron.errors import FormatError, UnsupportedError
 from pteron.llm.gguf.quantize import Floats
@@ -90,6 +91,16 @@ class GgufFile:
                 f"{self.name}: tensor {name!r} holds values that are not finite: the file is damaged"
             )
         return values
+
+    def kind(self, name: str) -> str:
+        """GGUF's name of a tensor's type, such as Q4_K."""
+        return str(_Type(self._tensor(name).type).name)
+
+    def stored(self, name: str, rows: Any = slice(None)) -> NDArray[np.uint8]:
+        """Rows of a tensor as they are stored, in bytes: [rows, bytes of a row]."""
+        stored = np.frombuffer(self._tensor(name).data, np.uint8)
+        chosen: NDArray[np.uint8] = stored.reshape(*self.shape(name)[:-1], -1)[rows]
+        return chosen
 
     def _tensor(self, name: str) -> TensorInfo:
         try:

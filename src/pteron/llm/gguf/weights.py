@@ -1,50 +1,36 @@
-"""The model's weights, as the operators take them: 4-bit matrices, float32 vectors."""
+"""A model's weights, as operators take them: what a decoder is built from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pteron.llm.gguf.quantize import Floats, Quantized, quantize
+from pteron.llm.gguf.delegate import DelegateBuilder, Value
+from pteron.llm.gguf.quantize import Floats
 from pteron.llm.gguf.source import GgufFile
 
 Order = NDArray[np.int64]
 EMBEDDING, HEAD = "token_embd", "output"
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """A sum of 4-bit matrices, and a bias."""
+class Matrix(Protocol):
+    """A matrix [rows, width], in whatever form it is stored."""
 
-    parts: tuple[Quantized, ...]
-    bias: Floats | None = None
+    def product(self, g: DelegateBuilder, x: Value) -> Value:
+        """x @ matrix^T, and the bias that belongs to it."""
 
-    @property
-    def rows(self) -> int:
-        return len(self.parts[0].packed)
+    def lookup(self, g: DelegateBuilder, tokens: Value) -> Value:
+        """The rows that the tokens name."""
 
 
-class Weights:
-    """Reads a file's tensors and quantises its matrices."""
+class Weights(ABC):
+    """A file's tensors. Its kinds differ in how they store matrices; vectors are always float32."""
 
-    def __init__(
-        self,
-        file: GgufFile,
-        layers: int,
-        group_size: int,
-        importance: Mapping[str, Floats],
-        on_matrix: Callable[[int], None],
-    ) -> None:
-        """`importance` of linear layers' inputs goes by the layers' names; `on_matrix` hears each size."""
+    def __init__(self, file: GgufFile) -> None:
         self._file = file
-        self._group_size = group_size
-        self._edges = ("blk.0.", f"blk.{layers - 1}.")
-        self._importance = importance
-        self._on_matrix = on_matrix
-        self._head: Matrix | None = None
 
     def __contains__(self, name: str) -> bool:
         return name in self._file
@@ -53,41 +39,33 @@ class Weights:
         values = self._file.read(name)
         return values if order is None else values[order]
 
+    def bias(self, name: str, order: Order | None = None) -> Floats | None:
+        """The bias of a linear layer, where it has one."""
+        return self.vector(f"{name}.bias", order) if f"{name}.bias" in self else None
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the table of the tokens' vectors also turns the last vector into logits."""
+        return f"{HEAD}.weight" not in self
+
+    @abstractmethod
     def linear(self, name: str, order: Order | None = None) -> Matrix:
         """A linear layer, its rows in the given order."""
-        bias = self.vector(f"{name}.bias", order) if f"{name}.bias" in self else None
-        if self._is_sensitive(name):
-            return replace(self._precise(name, order), bias=bias)
-        return Matrix((self._quantize(name, order),), bias)
 
-    def _is_sensitive(self, name: str) -> bool:
-        """Where errors cost the most, weight for weight: at both ends, and in the values attention mixes."""
-        return name.startswith(self._edges) or name.endswith("attn_v")
-
+    @abstractmethod
     def embedding(self) -> Matrix:
         """The table of the tokens' vectors."""
-        return Matrix((self._quantize(EMBEDDING),)) if f"{HEAD}.weight" in self else self.head()
 
+    @abstractmethod
     def head(self) -> Matrix:
-        """What turns the last vector into logits; many models use the embedding table again."""
-        if self._head is None:
-            self._head = self._precise(HEAD if f"{HEAD}.weight" in self else EMBEDDING)
-        return self._head
+        """What turns the last vector into logits."""
 
-    def _precise(self, name: str, order: Order | None = None) -> Matrix:
-        """A matrix in twice the bits: what the first four leave over is quantised again."""
-        coarse = self._quantize(name, order)
-        return Matrix((coarse, self._quantize(name, order, coarse)))
+    @property
+    def rounding(self) -> float:
+        """How much the stored weights differ from the file's, once they are made: a share of their size."""
+        return 0.0
 
-    def _quantize(self, name: str, order: Order | None = None, taken: Quantized | None = None) -> Quantized:
-        """A matrix, its rows in the given order; or what is left of it when `taken` is taken away."""
-        tensor = f"{name}.weight"
-        rows, width = self._file.shape(tensor)
-
-        def read(block: slice) -> Floats:
-            values = self._file.read(tensor, block if order is None else order[block])
-            return values if taken is None else values - taken.dequantize(block)
-
-        result = quantize(rows, width, self._group_size, read, self._importance.get(name))
-        self._on_matrix(rows * width)
-        return result
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """How the matrices are stored, for people."""

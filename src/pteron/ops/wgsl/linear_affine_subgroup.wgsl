@@ -1,16 +1,20 @@
-// y = x @ W^T + bias with 4-bit W, for several rows, by lanes that share x: eight of them load four values in depth of
-// eight rows between them, and hand them round. One invocation has EIGHTS (1 or 2) times eight rows of four
-// neighbouring columns. Needs subgroups of at least eight lanes.
+// y = x @ W^T + bias with coded W, for several rows, by lanes that share x: eight of them load four values in depth of
+// eight rows between them, and hand them round. One invocation has ROWS (8 or 16) rows of four neighbouring columns.
+// Needs subgroups of at least eight lanes.
 //#trusted
-@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;      // [rows, depth / 4]
-@group(0) @binding(1) var<storage, read> weights: array<u32>;      // [columns, packed / 4]
-//#include q4_operands
-//#include q4_columns
+@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;  // [rows, depth / 4]
+@group(0) @binding(1) var<storage, read> weights: array<u32>;  // [columns, row_bytes / 4]
+//#include affine_operands
+//#include affine_columns
 //#include finish_columns
 //#include eight_rows
 
-fn scaled(w: mat4x4<f32>, scale: vec4<f32>) -> mat4x4<f32> {
-    return mat4x4<f32>(w[0] * scale, w[1] * scale, w[2] * scale, w[3] * scale);
+// The weights of steps i .. i+3 of eight.
+fn four_steps(w: Words, i: u32, line: Lines) -> mat4x4<f32> {
+    return mat4x4<f32>(
+        fma(step_of(w, i), line.scale, line.start), fma(step_of(w, i + 1u), line.scale, line.start),
+        fma(step_of(w, i + 2u), line.scale, line.start), fma(step_of(w, i + 3u), line.scale, line.start),
+    );
 }
 
 const LANES = 16u;
@@ -33,26 +37,26 @@ fn main(
     let k4 = p.depth / 4u;
     let first = min(row + (member & 7u), p.rows - 1u) * k4;
     let second = min(row + 8u + (member & 7u), p.rows - 1u) * k4;
-    var at = c * (p.packed / 4u);
+    let at = c * (p.row_bytes / 4u);
     var upper = Eight();
     var lower = Eight();
-    var k = 0u;
+    var eight = 0u;
     for (var g = 0u; g < p.depth / p.group; g++) {
-        let scale = scales_of(g, c);
+        let line = lines_of(c, g);
         for (var i = 0u; i < p.group / 8u; i++) {
-            let w = unpack(words_at(at));
-            let low = scaled(w.low, scale);
+            let words = words_of(at, eight);
+            let k = 2u * eight;
+            let low = four_steps(words, 0u, line);
             upper = add_eight(x[first + k], low, upper);
 //#if SIXTEEN
             lower = add_eight(x[second + k], low, lower);
 //#end
-            let high = scaled(w.high, scale);
+            let high = four_steps(words, 4u, line);
             upper = add_eight(x[first + k + 1u], high, upper);
 //#if SIXTEEN
             lower = add_eight(x[second + k + 1u], high, lower);
 //#end
-            at += vec4<u32>(1u);
-            k += 2u;
+            eight++;
         }
     }
     // A loop, so that there is one text to compile for all rows.

@@ -1,0 +1,60 @@
+// Codes of four columns, by steps in depth: see affine_quads for how they lie.
+
+// The words of eight steps; those of planes that there are not are 0.
+struct Words { bytes: vec4<u32>, more_bytes: vec4<u32>, nibbles: vec4<u32>, pairs: vec4<u32>, singles: vec4<u32> }
+
+// `row` is where the columns begin, in words.
+fn words_of(row: vec4<u32>, eight: u32) -> Words {
+    var words: Words;
+    var at = row;
+//#if BYTES
+    words.bytes = words_at(at + vec4<u32>(2u * eight));
+    words.more_bytes = words_at(at + vec4<u32>(2u * eight + 1u));
+//#end
+//#if NIBBLES
+    words.nibbles = words_at(at + vec4<u32>(eight));
+    at += vec4<u32>(p.depth / 8u);
+//#end
+//#if PAIRS
+    words.pairs = words_at(at + vec4<u32>(eight / 2u)) >> vec4<u32>(16u * (eight & 1u));
+    at += vec4<u32>((p.depth + 15u) / 16u);
+//#end
+//#if SINGLES
+    words.singles = words_at(at + vec4<u32>(eight / 4u)) >> vec4<u32>(8u * (eight & 3u));
+//#end
+    return words;
+}
+
+fn words_at(at: vec4<u32>) -> vec4<u32> {
+    return vec4<u32>(weights[at.x], weights[at.y], weights[at.z], weights[at.w]);
+}
+
+// Step i of eight.
+fn step_of(words: Words, i: u32) -> vec4<f32> {
+    var q = vec4<u32>(0u);
+//#if BYTES
+    q = (select(words.bytes, words.more_bytes, i > 3u) >> vec4<u32>(8u * (i & 3u))) & vec4<u32>(255u);
+//#end
+//#if NIBBLES
+    q = (words.nibbles >> vec4<u32>(4u * i)) & vec4<u32>(15u);
+//#end
+//#if PAIRS
+    q |= ((words.pairs >> vec4<u32>(2u * i)) & vec4<u32>(3u)) << vec4<u32>(BELOW_PAIRS);
+//#end
+//#if SINGLES
+    q |= ((words.singles >> vec4<u32>(i)) & vec4<u32>(1u)) << vec4<u32>(BELOW_SINGLES);
+//#end
+    return numbers(q);
+}
+
+struct Lines { scale: vec4<f32>, start: vec4<f32> }
+
+fn lines_of(columns: vec4<u32>, group: u32) -> Lines {
+    let a = line_of(columns.x, group);
+    let b = line_of(columns.y, group);
+    let c = line_of(columns.z, group);
+    let d = line_of(columns.w, group);
+    return Lines(vec4<f32>(a.scale, b.scale, c.scale, d.scale), vec4<f32>(a.start, b.start, c.start, d.start));
+}
+
+//#include affine_numbers

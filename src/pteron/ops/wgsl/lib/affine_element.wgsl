@@ -1,0 +1,28 @@
+// The code of one weight as a number, wherever its row begins: see affine_quads for how codes lie.
+fn code_at(column: u32, k: u32) -> f32 {
+    var at = column * p.row_bytes;  // in bytes
+    var q = 0u;
+//#if BYTES
+    q = bits_at(at, k, 8u);
+//#end
+//#if NIBBLES
+    q = bits_at(at, k, 4u);
+    at += 4u * ((p.depth + 7u) / 8u);
+//#end
+//#if PAIRS
+    q |= bits_at(at, k, 2u) << BELOW_PAIRS;
+    at += 4u * ((p.depth + 15u) / 16u);
+//#end
+//#if SINGLES
+    q |= bits_at(at, k, 1u) << BELOW_SINGLES;
+//#end
+    return numbers(vec4<u32>(q)).x;
+}
+
+// Element k of a plane that begins at a byte.
+fn bits_at(plane: u32, k: u32, width: u32) -> u32 {
+    let bit = 8u * (plane & 3u) + k * width;
+    return (weights[plane / 4u + bit / 32u] >> (bit & 31u)) & ((1u << width) - 1u);
+}
+
+//#include affine_numbers

@@ -1,0 +1,28 @@
+// The scales of coded weights: the weight of a code is scale * code + start, or with a table, scale * table[code].
+// A group of a column has a scale, and its start beside it if there are minima; if not, codes count from p.zero. They
+// are float16, two to a word, or float32.
+@group(0) @binding(2) var<storage, read> scales: array<u32>;
+//#if TABLE
+@group(0) @binding(3) var<storage, read> table: array<f32>;  // [2^bits]
+//#end
+
+struct Line { scale: f32, start: f32 }
+
+fn line_of(column: u32, group: u32) -> Line {
+    let i = column * p.scale_column + group * p.scale_group;
+//#if HALF_SCALES
+    let scale = unpack2x16float(scales[i / 2u] >> (16u * (i & 1u))).x;
+    return Line(scale, -p.zero * scale);
+//#end
+//#if FULL_SCALES
+    let scale = bitcast<f32>(scales[i]);
+    return Line(scale, -p.zero * scale);
+//#end
+//#if HALF_MINIMA
+    let both = unpack2x16float(scales[i]);
+    return Line(both.x, both.y);
+//#end
+//#if FULL_MINIMA
+    return Line(bitcast<f32>(scales[2u * i]), bitcast<f32>(scales[2u * i + 1u]));
+//#end
+}

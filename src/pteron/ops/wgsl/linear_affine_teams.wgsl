@@ -1,0 +1,107 @@
+// y = x @ W^T + bias with coded W, for few rows: a team of lanes goes along the depth of two columns together,
+// neighbours reading neighbouring words, and adds up what it found. A lane takes 32 steps of depth at a time.
+@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;        // [rows, depth / 4]
+@group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;  // [columns, row_bytes / 16]
+//#include affine_operands
+//#include affine_numbers
+//#include affine_spread
+//#include store
+
+const TEAM = 16u;              // lanes
+const ACROSS = 2u * WG / TEAM; // columns of a workgroup
+const SUMS = ROWS * ACROSS;    // that a workgroup makes
+
+var<workgroup> parts: array<f32, TEAM * SUMS>;
+
+// The words of 32 steps of a column: see affine_quads for how they lie.
+struct Words { bytes: array<vec4<u32>, 2>, nibbles: vec4<u32>, pairs: vec2<u32>, singles: u32 }
+
+fn word(i: u32) -> u32 { return weights[i / 4u][i & 3u]; }
+
+fn words_of(column: u32, k: u32) -> Words {
+    var words: Words;
+    let row = column * (p.row_bytes / 16u);
+    var plane = 4u * row;
+//#if BYTES
+    words.bytes = array<vec4<u32>, 2>(weights[row + 2u * k], weights[row + 2u * k + 1u]);
+//#end
+//#if NIBBLES
+    words.nibbles = weights[row + k];
+    plane += p.depth / 8u;
+//#end
+//#if PAIRS
+    words.pairs = vec2<u32>(word(plane + 2u * k), word(plane + 2u * k + 1u));
+    plane += p.depth / 16u;
+//#end
+//#if SINGLES
+    words.singles = word(plane + k);
+//#end
+    return words;
+}
+
+// Quad i of eight.
+fn quad_of(words: Words, i: u32, line: Line) -> vec4<f32> {
+    var q = vec4<u32>(0u);
+//#if BYTES
+    q = spread(select(words.bytes[0], words.bytes[1], i > 3u)[i & 3u], 8u);
+//#end
+//#if NIBBLES
+    q = spread(words.nibbles[i / 2u] >> (16u * (i & 1u)), 4u);
+//#end
+//#if PAIRS
+    q |= spread(words.pairs[i / 4u] >> (8u * (i & 3u)), 2u) << vec4<u32>(BELOW_PAIRS);
+//#end
+//#if SINGLES
+    q |= spread(words.singles >> (4u * i), 1u) << vec4<u32>(BELOW_SINGLES);
+//#end
+    return fma(numbers(q), vec4<f32>(line.scale), vec4<f32>(line.start));
+}
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    let blocks = (p.columns + ACROSS - 1u) / ACROSS;
+    let block = flat_group(group, groups);
+    let row = (block / blocks) * ROWS;
+    let column = (block % blocks) * ACROSS;
+    if (row >= p.rows) { return; }
+    let team = lane / TEAM;
+    let member = lane % TEAM;
+    // Rows and columns past the end repeat the last one, and are not stored.
+    let c = min(vec2<u32>(column + 2u * team) + vec2<u32>(0u, 1u), vec2<u32>(p.columns - 1u));
+    var sum: array<vec2<f32>, ROWS>;
+    for (var k = member; k < p.depth / 32u; k += TEAM) {
+        let words_a = words_of(c.x, k);
+        let words_b = words_of(c.y, k);
+        for (var half = 0u; half < 2u; half++) {  // sixteen steps lie in one group
+            let g = (32u * k + 16u * half) / p.group;
+            let line_a = line_of(c.x, g);
+            let line_b = line_of(c.y, g);
+            for (var i = 4u * half; i < 4u * half + 4u; i++) {
+                let a = quad_of(words_a, i, line_a);
+                let b = quad_of(words_b, i, line_b);
+                for (var r = 0u; r < ROWS; r++) {
+                    let four = x[min(row + r, p.rows - 1u) * (p.depth / 4u) + 8u * k + i];
+                    sum[r] += vec2<f32>(dot(four, a), dot(four, b));
+                }
+            }
+        }
+    }
+    for (var r = 0u; r < ROWS; r++) {
+        let at = member * SUMS + r * ACROSS + 2u * team;
+        parts[at] = sum[r].x;
+        parts[at + 1u] = sum[r].y;
+    }
+    workgroupBarrier();
+    if (lane >= SUMS) { return; }
+    let to = column + lane % ACROSS;
+    var total = 0.0;
+//#if HAS_BIAS
+    total = bias[min(to, p.columns - 1u)];
+//#end
+    for (var m = 0u; m < TEAM; m++) { total += parts[m * SUMS + lane]; }
+    store(row + lane / ACROSS, to, total);
+}
