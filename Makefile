@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up everything they need by themselves (see scripts/setup.sh).
-.PHONY: demo test test-all conformance zoo docs bench lint format setup clean
+.PHONY: demo test test-all conformance soak zoo docs bench lint format setup clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -n 2 --dist loadgroup -q
@@ -17,6 +17,10 @@ test-all: setup lint
 # The whole catalogue of ExecuTorch's own WebGPU backend.
 conformance: setup
 	$(PYTEST) tests/conformance tests/dynamic_shape/test_peer_programs.py
+
+# Threads, interrupts, conversations and loads by the hundred: see docs/reliability.md.
+soak: setup
+	$(PY) -m tests.hostile.soak $(ARGS)
 
 # Every model of the zoo in every mode, and docs/models.md: hours. It goes on where it was interrupted.
 # ARGS="--only timm/ --mode 'vulkan static'" and the like: see tests/zoo/__main__.py.
