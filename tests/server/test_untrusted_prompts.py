@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -231,6 +232,18 @@ def test_a_process_ends_with_its_worker() -> None:
     deadline = time.monotonic() + 10
     while process.poll() is None:
         assert time.monotonic() < deadline
+
+
+def test_templates_share_a_process_but_not_their_text(worker: Worker) -> None:
+    first, second = (ChatTemplate(text, worker=worker) for text in ("one", "two"))
+    assert [first.render(HELLO), second.render(HELLO), first.render(HELLO)] == ["one", "two", "one"]
+
+
+def test_a_tokenizer_pickles_as_its_definition() -> None:
+    tokenizer = Tokenizer(tokenizer_json(), name="mine")
+    copy = pickle.loads(pickle.dumps(tokenizer))
+    assert copy.name == "mine"
+    assert copy.encode("hello <|im_end|>") == tokenizer.encode("hello <|im_end|>")
 
 
 # -- control tokens that messages spell ---------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, TypeAlias
@@ -12,6 +13,7 @@ from pteron.llm.bounded import Worker, WorkFailed
 from pteron.llm.tokenizer import prompt_worker
 
 Message: TypeAlias = Mapping[str, Any]  # {"role": "user", "content": "..."}
+NUMBERS = itertools.count()  # models may share a tokenizer, and so a process, but not their templates
 
 
 class ChatTemplate:
@@ -36,9 +38,12 @@ class ChatTemplate:
         self.source = source
         self.name = name
         self._worker = worker or prompt_worker()
+        self._number = next(NUMBERS)
+        variables = dict(special_tokens or {})
         try:
-            variables = dict(special_tokens or {})
-            self._worker.prepare("template", blame=name, source=source, variables=variables)
+            self._worker.prepare(
+                "template", blame=name, number=self._number, source=source, variables=variables
+            )
         except WorkFailed as error:
             raise PteronError(f"{name} cannot be read: {error}") from None
 
@@ -68,7 +73,12 @@ class ChatTemplate:
         plain = [dict(message) for message in messages]
         try:
             parts: list[str] = self._worker.call(
-                "render", blame=self.name, messages=plain, variables=variables, as_text=as_text
+                "render",
+                blame=self.name,
+                number=self._number,
+                messages=plain,
+                variables=variables,
+                as_text=as_text,
             )
         except WorkFailed as error:
             raise InputError(f"{self.name} does not take these messages: {error}") from None

@@ -178,22 +178,22 @@ class Tasks:
 
     def __init__(self) -> None:
         self._tokenizer: Tokenizer | None = None
-        self._template: Template | None = None
+        self._templates: dict[int, Template] = {}
 
     def tokenizer(self, definition: str) -> dict[str, Any]:
         self._tokenizer = Tokenizer(definition)
         return {"longest": self._tokenizer.longest}
 
-    def template(self, source: str, variables: dict[str, Any]) -> None:
-        self._template = Template(source, variables, self._tokenizer.added if self._tokenizer else {})
+    def template(self, number: int, source: str, variables: dict[str, Any]) -> None:
+        added = self._tokenizer.added if self._tokenizer else {}
+        self._templates[number] = Template(source, variables, added)
 
     def encode(self, parts: list[str], special: bool, most: int | None) -> list[int] | None:
         assert self._tokenizer
         return self._tokenizer.encode(parts, special, most)
 
-    def render(self, messages: list[Any], variables: dict[str, Any], as_text: bool) -> list[str]:
-        assert self._template
-        return self._template.render(messages, variables, as_text)
+    def render(self, number: int, messages: list[Any], variables: dict[str, Any], as_text: bool) -> list[str]:
+        return self._templates[number].render(messages, variables, as_text)
 
 
 def answer(work: Callable[..., Any], arguments: dict[str, Any]) -> tuple[str, Any]:

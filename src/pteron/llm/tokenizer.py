@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,10 @@ class Tokenizer:
     def close(self) -> None:
         """End the process. It is started again if it is needed."""
         self.worker.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It pickles as its definition, and has a process of its own where it arrives."""
+        return partial(Tokenizer, name=self.name), (self._tokenizer.to_str(),)
 
     def decode(self, tokens: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=skip_special_tokens))
