@@ -17,6 +17,7 @@ class Script:
 
     def __init__(self, tokens: Sequence[int], prompt_length: int, end: int, vocab_size: int) -> None:
         self.program = SimpleNamespace(device=SimpleNamespace(allocated_nbytes=0))
+        self.method = SimpleNamespace(owns=lambda state: True)
         self.script = [*tokens, end]
         self.prompt_length = prompt_length
         self.vocab_size = vocab_size
