@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from pteron.cli.bench import bench
 from pteron.cli.chat import chat
 from pteron.cli.check import check
+from pteron.cli.compare import compare
 from pteron.cli.convert import convert
 from pteron.cli.devices import devices
 from pteron.cli.doctor import doctor
@@ -74,6 +75,7 @@ app.command()(chat)
 app.command()(generate)
 app.command()(serve)
 app.command()(convert)
+app.command()(compare)
 app.command()(export)
 app.command()(check)
 app.command()(profile)

@@ -8,6 +8,7 @@ for piece in llm.stream("Once upon a time", max_new_tokens=64, temperature=0.8, 
 from typing import TYPE_CHECKING, Any
 
 from pteron.llm.chat_template import ChatTemplate
+from pteron.llm.compare import Comparison, compare
 from pteron.llm.generate import ContextFull, Generation, Piece, Stream
 from pteron.llm.model import LanguageModel, load
 from pteron.llm.options import Options
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ChatTemplate",
+    "Comparison",
     "ContextFull",
     "Detokenizer",
     "Generation",
@@ -33,6 +35,7 @@ __all__ = [
     "Stats",
     "Stream",
     "Tokenizer",
+    "compare",
     "convert",
     "load",
 ]

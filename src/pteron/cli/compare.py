@@ -1,0 +1,46 @@
+"""`pteron compare`: what a quantisation costs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pteron.cli import language, options
+from pteron.cli.terminal import console, print_json
+
+
+def compare(
+    model: Annotated[Path, typer.Argument(help="A language model: a .pte or .gguf file.")],
+    reference: Annotated[Path, typer.Argument(help="What it is compared with: a .pte or .gguf file.")],
+    text: Annotated[Path, typer.Option("--text", help="The text that both read.")],
+    as_json: options.AsJson = False,
+    device: language.DeviceName = None,
+) -> None:
+    """Compare a language model with another, or with the GGUF file it was made from, on a text."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from pteron.llm import compare as compare_models
+
+    screen = language.progress_console()
+    columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task("comparing", total=None)
+        found = compare_models(
+            model,
+            reference,
+            text.read_text("utf-8"),
+            device=device,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    if as_json:
+        print_json(asdict(found))
+        return
+    console().print(
+        f"{found.places} tokens\n"
+        f"mean KL divergence from the reference: {found.divergence:.6f}\n"
+        f"the same most probable token: {found.agreement:.2%}\n"
+        f"perplexity: {found.perplexity:.4f}, of the reference {found.reference_perplexity:.4f}"
+    )

@@ -1,0 +1,129 @@
+"""How far a language model is from another: what a quantisation costs.
+
+Both read the same text, in windows, and say at every place how probable each next token is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from pteron.errors import InputError
+from pteron.extras import needs
+from pteron.llm.model import LanguageModel, load
+
+Row = np.ndarray[Any, Any]
+
+WINDOW = 256  # tokens that are read one after the other, with nothing before them
+
+# Called with the number of tokens that are done, and of all.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    places: int  # where the next token was predicted
+    divergence: float  # the mean Kullback-Leibler divergence of the model from the reference
+    agreement: float  # the share of places where both find the same token most probable
+    perplexity: float  # of the model
+    reference_perplexity: float
+
+
+class Predictor(Protocol):
+    """A model that says what comes next."""
+
+    vocab_size: int
+    context_length: int
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def rows(self, tokens: Sequence[int]) -> Iterator[Row]:
+        """The logits [vocabulary] after each of the tokens."""
+
+
+def compare(
+    model: str | Path,
+    reference: str | Path,
+    text: str,
+    *,
+    device: Any = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare a `.pte` or `.gguf` model with a reference on a text."""
+    with ExitStack() as stack:
+        ours, theirs = (stack.enter_context(_opened(Path(path), device)) for path in (model, reference))
+        if ours.vocab_size != theirs.vocab_size:
+            raise InputError(
+                f"{model} has {ours.vocab_size} tokens and {reference} has {theirs.vocab_size}: "
+                "only models of one vocabulary can be compared"
+            )
+        tokens = theirs.encode(text)
+        if len(tokens) < 2:
+            raise InputError(f"the text has {len(tokens)} tokens: at least 2 are needed")
+        return _compared(ours, theirs, tokens, progress or (lambda done, total: None))
+
+
+def _compared(ours: Predictor, theirs: Predictor, tokens: list[int], progress: Progress) -> Comparison:
+    window = min(WINDOW, ours.context_length, theirs.context_length)
+    sums, places = np.zeros(4), 0
+    for start in range(0, len(tokens) - 1, window):
+        read = tokens[start : start + window]
+        expected = tokens[start + 1 : start + 1 + window]
+        for next_token, mine, other in zip(expected, ours.rows(read), theirs.rows(read), strict=False):
+            sums += _difference(_log_probabilities(mine), _log_probabilities(other), next_token)
+            places += 1
+            progress(places, len(tokens) - 1)
+    divergence, agreement, surprise, reference_surprise = sums / places
+    return Comparison(
+        places, divergence, agreement, float(np.exp(surprise)), float(np.exp(reference_surprise))
+    )
+
+
+def _difference(mine: Row, other: Row, next_token: int) -> Row:
+    """The divergence from the other, whether both agree, and how much the next token surprises each."""
+    divergence = float(np.exp(other) @ (other - mine))
+    same = float(mine.argmax() == other.argmax())
+    return np.array([divergence, same, -mine[next_token], -other[next_token]])
+
+
+def _log_probabilities(logits: Row) -> Row:
+    wide = logits.astype(np.float64)
+    wide -= wide.max()
+    return np.asarray(wide - np.log(np.exp(wide).sum()))
+
+
+def _opened(path: Path, device: Any) -> Any:
+    """A predictor, as a context."""
+    if path.suffix == ".gguf":
+        with needs("llm", "to read a GGUF file"):
+            from pteron.llm.gguf.predictor import GgufPredictor
+        return GgufPredictor(path)
+    return ProgramPredictor(load(path, device=device))
+
+
+class ProgramPredictor:
+    """A converted or exported model, token by token on the GPU."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+        self.vocab_size = model.decoder.vocab_size
+        self.context_length = model.context_length
+
+    def encode(self, text: str) -> list[int]:
+        return self._model.tokenizer.encode(text)
+
+    def rows(self, tokens: Sequence[int]) -> Iterator[Row]:
+        state = self._model.decoder.new_state()
+        for position, token in enumerate(tokens):
+            yield self._model.decoder.logits([token], position, state).reshape(-1)
+
+    def __enter__(self) -> ProgramPredictor:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._model.close()
