@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from pteron.errors import PteronError
+from pteron.errors import DeviceLost, PteronError
 from pteron.llm import ContextFull, LanguageModel, Piece, Stream
 from pteron.llm.bounded import OutOfBounds
 from pteron.server.bodies import Bodies, ClientLeft
@@ -27,7 +27,7 @@ from pteron.server.gate import LOOPBACK, Gate
 from pteron.server.limits import Limits
 from pteron.server.requests import ApiError, Request, parse_chat, parse_completion
 from pteron.server.responses import ChatForm, CompletionForm, Form, event
-from pteron.server.scheduler import QueueFull, Scheduler, SchedulerClosed
+from pteron.server.scheduler import ModelLost, QueueFull, Scheduler, SchedulerClosed
 
 CLIENT_LEFT = 499  # nobody reads it
 log = logging.getLogger("uvicorn.error")
@@ -51,7 +51,7 @@ def create_app(
     api_key: what clients must send; hosts: the Host headers that are answered to (None: any).
     allow_special: messages may write control tokens (see `LanguageModel.encode`).
     """
-    scheduler = Scheduler(sessions, queue)
+    scheduler = Scheduler(sessions, queue, llm.reload)
     endpoints = Endpoints(llm, name, scheduler, Bodies(limits or Limits()), allow_special)
     app = Starlette(
         routes=[
@@ -196,7 +196,7 @@ def _as_api_errors() -> Iterator[None]:
         raise ApiError(400, str(error), param="messages", code="context_length_exceeded") from error
     except QueueFull as error:
         raise ApiError(429, str(error), code="queue_full", kind="rate_limit_error") from error
-    except SchedulerClosed as error:
+    except (SchedulerClosed, ModelLost) as error:
         raise ApiError(503, str(error)) from error
     except OutOfBounds as error:
         raise ApiError(500, str(error)) from error
@@ -286,14 +286,14 @@ async def _client_leaves(http: HttpRequest) -> None:
 
 
 def _as_api_error(error: Exception) -> ApiError:
-    if isinstance(error, SchedulerClosed):
+    if isinstance(error, (SchedulerClosed, ModelLost, DeviceLost)):
         return ApiError(503, str(error))
     return ApiError(500, f"the answer could not be made: {error}")
 
 
 async def _answer_error(http: HttpRequest, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    headers = {"Retry-After": "1"} if error.status == 429 else None
+    headers = {"Retry-After": "1"} if error.status in (429, 503) else None
     return JSONResponse(error.body, error.status, headers)
 
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pteron.errors import PteronError
+from pteron.errors import DeviceLost, PteronError
 from pteron.llm import Piece, Stream
+
+log = logging.getLogger("uvicorn.error")
+
+RETRY_SECONDS = 1.0  # between two attempts to open a lost GPU again
 
 Deliver: TypeAlias = Callable[[Piece | Exception], None]
 
 
 class QueueFull(PteronError):
     """As many answers are being made, and are waiting, as may be."""
+
+
+class ModelLost(PteronError):
+    """The GPU was lost. The model is being loaded again."""
 
 
 class SchedulerClosed(PteronError):
@@ -34,11 +44,14 @@ class Job:
 class Scheduler:
     """At most `sessions` answers at a time, and `queue` more that wait. No long prompt stops the rest."""
 
-    def __init__(self, sessions: int = 4, queue: int = 16) -> None:
+    def __init__(self, sessions: int = 4, queue: int = 16, recover: Callable[[], None] | None = None) -> None:
+        """`recover` brings the model back after its GPU was lost."""
         self.sessions = sessions
         self.queue = queue
         self._waiting: deque[Job] = deque()
         self._active: list[Job] = []
+        self._recover = recover
+        self._lost = False  # the GPU went away, and the model is not back yet
         self._closed = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="pteron scheduler", daemon=True)
@@ -64,6 +77,8 @@ class Scheduler:
         with self._changed:
             if self._closed:
                 raise SchedulerClosed()
+            if self._lost:
+                raise ModelLost("the GPU was lost and is being opened again: try again in a few seconds")
             self.check_room()
             job = Job(stream, deliver)
             self._waiting.append(job)
@@ -100,6 +115,27 @@ class Scheduler:
                     job.stream.close()
                     with self._changed:
                         self._active.remove(job)
+            if self._lost:
+                self._bring_back()
+
+    def _bring_back(self) -> None:
+        """Open the GPU again, as often as it takes. Answers that were being made are lost."""
+        with self._changed:
+            jobs = [*self._active, *self._waiting]
+            self._active.clear()
+            self._waiting.clear()
+        for job in jobs:
+            with suppress(Exception):  # the client has left
+                job.deliver(ModelLost("the GPU was lost during the answer: ask again"))
+            job.stream.close()
+        while self._lost and not self._closed and self._recover is not None:
+            try:
+                self._recover()
+                self._lost = False
+            except PteronError as error:
+                log.warning("the GPU cannot be opened again yet: %s", error)
+                with self._changed:
+                    self._changed.wait(RETRY_SECONDS)
 
     def _next_jobs(self) -> list[Job]:
         """Those to take a step of; waits until there are some. None when the scheduler has closed."""
@@ -119,6 +155,7 @@ class Scheduler:
             job.deliver(SchedulerClosed() if was_cut else piece)
             return piece.finish_reason is not None
         except Exception as error:
+            self._lost = self._lost or isinstance(error, DeviceLost)
             try:
                 job.deliver(error)
             except Exception:  # nobody is there to hear it
