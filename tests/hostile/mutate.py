@@ -61,10 +61,10 @@ class Corpus:
 
     def mutant(self, rng: Random) -> bytes:
         number = rng.randrange(len(self.files))
-        if rng.random() < 0.2:
+        if rng.random() < 0.1:
             return damage_bytes(self.files[number], rng, self.files)
         data = self.decoded[number].changed(rng, self)
-        return damage_bytes(data, rng, self.files) if rng.random() < 0.05 else data
+        return damage_bytes(data, rng, self.files) if rng.random() < 0.03 else data
 
 
 class Decoded:
@@ -104,7 +104,7 @@ class Decoded:
         for number, graph in graphs.items():
             segments[number] = delegate_blob(graph, self.graphs[number][1])
         placed = place(segments, 16)
-        if rng.random() < 0.9:  # else the segment table is the mutated one
+        if rng.random() < 0.97:  # else the segment table is the mutated one
             program = replace(program, segments=placed)
         head = bytearray(encode(program, identifier=schema.IDENTIFIER, reserve=RESERVE))
         extent = extent_of(len(head), placed, 16)
@@ -137,9 +137,19 @@ def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def change(tree: Any, rng: Random, corpus: Corpus) -> Any:
-    """The tree with one thing changed."""
-    path, value = rng.choice([site for site in walk(tree) if site[0]])
+    """The tree with one thing changed. Half of the changes go where operators meet their arguments."""
+    sites = [site for site in walk(tree) if site[0]]
+    if rng.random() < 0.5:
+        sites = [site for site in sites if _is_argument(*site)] or sites
+    path, value = rng.choice(sites)
     return put(tree, path, changed(value, rng, corpus, tree, path))
+
+
+def _is_argument(path: Path, value: Any) -> bool:
+    """An index of an argument, or a value that may be of several kinds."""
+    if len(path) > 1 and path[-2] in ("args", "items", "dims", "sizes"):
+        return True
+    return path[-1] in ("val", "value") and is_dataclass(value)
 
 
 def put(tree: Any, path: Path, value: Any) -> Any:
@@ -171,10 +181,9 @@ def changed(value: Any, rng: Random, corpus: Corpus, tree: Any, path: Path) -> A
 
 
 def _integer(value: int, rng: Random, tree: Any) -> int:
-    """A number that is special, near, or an index somewhere else. An enum's number may become no member's."""
-    return rng.choice(
-        (rng.choice(INTEGERS), int(value) + rng.choice((-1, 1)), int(value) * 2, rng.randrange(40))
-    )
+    """A number that is special, or near, or that may be an index. An enum's number may become no member's."""
+    near = int(value) + rng.choice((-1, 1)), int(value) * 2
+    return rng.choice((rng.choice(INTEGERS), *near, rng.randrange(4), rng.randrange(12), rng.randrange(40)))
 
 
 def _tuple(items: tuple[Any, ...], rng: Random, corpus: Corpus) -> tuple[Any, ...]:
@@ -198,6 +207,16 @@ def _tuple(items: tuple[Any, ...], rng: Random, corpus: Corpus) -> tuple[Any, ..
 def _record(value: Any, rng: Random, corpus: Corpus, tree: Any, path: Path) -> Any:
     """Another record of the same class, or of another class that the field takes, too."""
     others = [cls for cls in _alternatives(tree, path) if cls in corpus.records]
+    if others and rng.random() < 0.5:
+        kinds = vulkan if type(value).__module__ == vulkan.__name__ else schema
+        special = (
+            kinds.Int(rng.choice(INTEGERS)),
+            kinds.Double(rng.choice(FLOATS)),
+            kinds.Bool(rng.random() < 0.5),
+            kinds.Null(),
+            kinds.IntList(tuple([rng.randrange(8) for _ in range(rng.randrange(6))])),
+        )
+        return rng.choice(special)
     kind = rng.choice([type(value), *others])
     return rng.choice(corpus.records[kind])
 
