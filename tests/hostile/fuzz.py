@@ -10,6 +10,7 @@ killer, and another child goes on behind it.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import resource
@@ -26,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 20  # for one mutant
 GIGABYTES = {"plan": 3, "ptd": 3, "gguf": 4, "run": 12}
-BATCH = 1000
+BATCH = {"plan": 10_000, "ptd": 10_000, "gguf": 2000, "run": 1000}  # mutants for one child
 
 
 @dataclass
@@ -72,6 +73,8 @@ def child(target: str, start: int, end: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     signal.signal(signal.SIGALRM, _hang)
     attack = TARGETS[target][1]
+    mutant(target, start)  # loads the seeds
+    gc.freeze()  # they stay: no need to look through them again and again
     for number in range(start, end):
         print(f"{number} begins", flush=True)
         data = mutant(target, number)
@@ -111,7 +114,7 @@ def fuzz(target: str, count: int, state: Path | None = None, start: int = 0) -> 
     end = summary.next + count
     while summary.next < end:
         began = time.monotonic()
-        _batch(summary, min(summary.next + BATCH, end))
+        _batch(summary, min(summary.next + BATCH[target], end))
         summary.seconds += time.monotonic() - began
         if state is not None:
             state.write_text(json.dumps(asdict(summary)))

@@ -17,7 +17,10 @@ import pteron
 from pteron.devices import Device, open_device
 from pteron.errors import FormatError, PteronError
 from pteron.ir.values import SymInt, Tensor
+from pteron.lower.budget import Budget
+from pteron.lower.instructions import try_lower
 from pteron.pte.file import ProgramFile
+from pteron.report.check import refusals
 from pteron.report.inspect import inspect_method
 from tests.hostile import seeds
 from tests.hostile.mutate import INTEGERS, Corpus, damage_bytes
@@ -41,11 +44,13 @@ def program(rng: Random) -> bytes:
 
 
 def plan(data: bytes) -> None:
-    """Parse, lower, fuse and plan; and describe at a smaller size."""
-    report = pteron.check(data)
+    """Parse, lower and plan; and describe what can run, fused."""
     with ProgramFile.open(data) as file:
+        budget = Budget()
         for name in islice(file.method_names, 4):
-            inspect_method(file, name, {} if report.runs else None)
+            graph, problems = try_lower(file, name, budget)
+            if not problems and not refusals(graph):
+                inspect_method(file, name, {}, budget=budget)
 
 
 def run(data: bytes) -> None:
