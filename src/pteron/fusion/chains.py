@@ -25,6 +25,7 @@ from pteron.ops.elementwise import walks
 from pteron.ops.shapes import broadcast
 
 MOST_INPUTS = 4
+MOST_STEPS = 64  # longer chains gain nothing, and take long to find and to compile
 KERNELS = {"unary": ("x",), "binary": ("a", "b")}  # and the operands of their `apply`
 PLACES = "abcd"
 
@@ -116,7 +117,7 @@ def _grow(last: Node, uses: Uses) -> list[Node]:
             if any(reader.index not in known for reader in uses.readers[tensor.id]) or uses.is_output(tensor):
                 continue
             grown = sorted([*chain, source], key=lambda node: node.index)
-            if len(_inputs(grown)) <= MOST_INPUTS:
+            if len(grown) <= MOST_STEPS and len(_inputs(grown)) <= MOST_INPUTS:
                 chain = grown
                 break
         else:

@@ -12,7 +12,7 @@ from pteron.errors import UnsupportedError
 MAX_NODES = 50_000
 
 # Instructions, values and look-ups that cost time, but add no node.
-STEPS_PER_NODE = 20
+STEPS_PER_NODE = 10
 
 
 class TooLarge(UnsupportedError):

@@ -24,6 +24,7 @@ from pteron.ir.live import Live, LiveTensor
 from pteron.ir.problems import findings
 from pteron.ir.values import Graph, Port, Shape, SymInt, Tensor, ValueId
 from pteron.lower.delegate import delegate_type
+from pteron.lower.budget import Budget
 from pteron.lower.instructions import VULKAN_BACKEND, try_lower
 from pteron.plan.dynamic import check_shape, dynamic_dims
 from pteron.plan.memory import Layout, aligned, lifetimes, plan_memory
@@ -140,16 +141,22 @@ def open_file(source: Any, data_paths: Iterable[Any] = ()) -> ProgramFile:
 
 
 def inspect_method(
-    file: ProgramFile, name: str, live: Mapping[str, Shape | int] | None = None, *, size: int | None = None
+    file: ProgramFile,
+    name: str,
+    live: Mapping[str, Shape | int] | None = None,
+    *,
+    size: int | None = None,
+    budget: Budget | None = None,
 ) -> MethodInfo:
     """Describe a method, and with `live` or `size` also every node at that live shape.
 
     live: shapes of inputs (and values of integers) by name; what is left out stays at its largest.
     size: for every dynamic dimension of the inputs that `live` does not name.
+    budget: shared by all methods of a file, where several are described.
     """
     plan = file.plan(name)
     opened = _open_delegates(file, plan)
-    model, missing, problems = _model(file, name)
+    model, missing, problems = _model(file, name, budget)
     info = MethodInfo(
         name,
         tuple(_plan_port(plan, "input", n, index) for n, index in enumerate(plan.inputs)),
@@ -170,10 +177,12 @@ def inspect_method(
     return info
 
 
-def _model(file: ProgramFile, name: str) -> tuple[_Model | None, set[str], tuple[str, ...]]:
+def _model(
+    file: ProgramFile, name: str, budget: Budget | None
+) -> tuple[_Model | None, set[str], tuple[str, ...]]:
     """The method as it would be loaded, or else the operators that are missing, and all reasons in words."""
     try:
-        graph, problems = try_lower(file, name)
+        graph, problems = try_lower(file, name, budget)
         if not problems:
             return _Model(fuse(graph)), set(), ()
     except (UnsupportedError, FormatError) as error:
