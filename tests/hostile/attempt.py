@@ -41,7 +41,7 @@ def main(action: str, path: Path) -> None:
     import pteron
     from pteron.errors import PteronError
     from pteron.pte.file import ProgramFile
-    from pteron.report.inspect import Budget, inspect_method
+    from pteron.report.inspect import inspect_methods
 
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
@@ -51,8 +51,7 @@ def main(action: str, path: Path) -> None:
             answer = Answer(None, str(pteron.check(path)), True)
         elif action == "inspect":
             with ProgramFile.open(path) as file:
-                budget = Budget()
-                found = [inspect_method(file, name, budget=budget) for name in file.method_names]
+                found = inspect_methods(file, file.method_names)
             answer = Answer(None, "\n".join(problem for method in found for problem in method.problems), True)
         else:
             pteron.convert(path, path.with_suffix(".pte"))

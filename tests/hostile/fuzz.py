@@ -128,7 +128,7 @@ def _batch(summary: Summary, end: int) -> None:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment
     ) as process:
         assert process.stdout is not None
-        at = summary.next
+        at = None
         watch = Watch(process)
         for line in process.stdout:
             number, _, outcome = line.strip().partition(" ")
@@ -141,7 +141,7 @@ def _batch(summary: Summary, end: int) -> None:
     if process.returncode and summary.next < end:
         last = errors.strip().splitlines()[-1:] or ["no message"]
         what = f"killed by {signal.Signals(-process.returncode).name}" if process.returncode < 0 else last[0]
-        if summary.next > at:
+        if at is None:
             raise RuntimeError(f"a child failed before its first mutant: {errors}")
         summary.note(at, f"crash|{what}")
 

@@ -6,7 +6,7 @@ import struct
 import tempfile
 from collections.abc import Callable
 from functools import cache
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,12 +16,14 @@ import numpy as np
 import pteron
 from pteron.devices import Device, open_device
 from pteron.errors import FormatError, PteronError
+from pteron.fusion import fuse
 from pteron.ir.values import SymInt, Tensor
 from pteron.lower.budget import Budget
-from pteron.lower.instructions import try_lower
+from pteron.plan.dynamic import dynamic_dims
+from pteron.plan.memory import plan_memory
+from pteron.plan.sweep import plan as plan_graph
 from pteron.pte.file import ProgramFile
-from pteron.report.check import refusals
-from pteron.report.inspect import inspect_method
+from pteron.report.check import problems_of
 from tests.hostile import seeds
 from tests.hostile.mutate import INTEGERS, Corpus, damage_bytes
 
@@ -44,13 +46,15 @@ def program(rng: Random) -> bytes:
 
 
 def plan(data: bytes) -> None:
-    """Parse, lower and plan; and describe what can run, fused."""
+    """Parse, lower and plan, as `check` does; then fuse, and plan shapes and memory, as `load` does."""
     with ProgramFile.open(data) as file:
         budget = Budget()
         for name in islice(file.method_names, 4):
-            graph, problems = try_lower(file, name, budget)
-            if not problems and not refusals(graph):
-                inspect_method(file, name, {}, budget=budget)
+            graph, problems = problems_of(file, name, budget)
+            if not problems:
+                live = plan_graph(fuse(graph))
+                dynamic_dims(live.graph, live)
+                plan_memory(live.graph, live.layout, live.scratch())
 
 
 def run(data: bytes) -> None:
@@ -128,6 +132,3 @@ TARGETS: dict[str, tuple[Mutate, Callable[[bytes], None]]] = {
 def mutant(target: str, number: int) -> bytes:
     """The mutant of a number: the same on every machine."""
     return TARGETS[target][0](Random(f"{target} {number}"))
-
-
-__all__ = ["TARGETS", "chain", "mutant"]

@@ -36,7 +36,7 @@ def inspect(
     as_json: options.AsJson = False,
 ) -> None:
     """Show what is inside a .pte file: inputs, operators, constants, memory."""
-    from pteron.report.inspect import Budget, inspect_method, open_file
+    from pteron.report.inspect import inspect_methods, open_file
 
     with open_file(model, data or []) as file:
         names = file.method_names
@@ -45,11 +45,7 @@ def inspect(
         if method is not None and method not in names:
             raise typer.BadParameter(f"there is no method {method!r}; there are {', '.join(names)}")
         wanted, size = _parse_live(live or [])
-        budget = Budget()
-        infos = [
-            inspect_method(file, name, wanted if live else None, size=size, budget=budget)
-            for name in ([method] if method else names)
-        ]
+        infos = inspect_methods(file, [method] if method else names, wanted if live else None, size=size)
     size_on_disk = model.stat().st_size
     if as_json:
         print_json(

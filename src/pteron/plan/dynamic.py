@@ -19,12 +19,16 @@ from pteron.plan.sweep import LiveGraph
 
 Dim = tuple[ValueId, int]
 
+# Each is tried by a sweep. No exported program has nearly as many; those beyond are taken for static.
+MOST_CANDIDATES = 1000
+
 
 def dynamic_dims(graph: Graph, live: LiveGraph) -> dict[ValueId, tuple[int, ...]]:
     """Per input and output tensor, the dimensions that vary."""
     inputs = {p.value.id: p.value for p in graph.inputs if p.resizable and isinstance(p.value, Tensor)}
     outputs = [p.value for p in graph.outputs if isinstance(p.value, Tensor)]
     candidates = [(i, d) for i, t in inputs.items() for d, size in enumerate(t.max_shape) if size > 1]
+    candidates = candidates[:MOST_CANDIDATES]
     found: dict[ValueId, set[int]] = defaultdict(set)
 
     def accepts(shapes: dict[ValueId, Live]) -> bool:

@@ -8,6 +8,7 @@ never in one buffer, unless the node works in place.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -95,19 +96,32 @@ def plan_memory(graph: Graph, layout: Layout, scratch: Iterable[tuple[int, str, 
     intervals += [Interval((node, name), aligned(nbytes), node, node) for node, name, nbytes in scratch]
     intervals.sort(key=lambda i: (-i.nbytes, i.first))
     plan = MemoryPlan()
-    taken: list[list[Interval]] = []
+    taken: list[_Occupancy] = []
     for interval in intervals:
-        index = next((i for i, others in enumerate(taken) if _fits(interval, others)), len(taken))
+        index = next((i for i, buffer in enumerate(taken) if buffer.has_room(interval)), len(taken))
         if index == len(taken):
-            taken.append([])
+            taken.append(_Occupancy())
             plan.buffers.append(interval.nbytes)
-        taken[index].append(interval)
+        taken[index].add(interval)
         plan.placement[interval.storage] = index
     return plan
 
 
-def _fits(interval: Interval, others: list[Interval]) -> bool:
-    return all(interval.last < o.first or o.last < interval.first for o in others)
+class _Occupancy:
+    """When a buffer is in use: intervals that do not meet, by where they begin."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+
+    def has_room(self, interval: Interval) -> bool:
+        before = bisect_right(self._firsts, interval.last)
+        return before == 0 or self._lasts[before - 1] < interval.first
+
+    def add(self, interval: Interval) -> None:
+        at = bisect_right(self._firsts, interval.first)
+        self._firsts.insert(at, interval.first)
+        self._lasts.insert(at, interval.last)
 
 
 def lifetimes(graph: Graph, layout: Layout) -> list[Interval]:

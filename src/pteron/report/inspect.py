@@ -23,8 +23,8 @@ from pteron.ir.dtypes import HOST_TYPES
 from pteron.ir.live import Live, LiveTensor
 from pteron.ir.problems import findings
 from pteron.ir.values import Graph, Port, Shape, SymInt, Tensor, ValueId
-from pteron.lower.delegate import delegate_type
 from pteron.lower.budget import Budget
+from pteron.lower.delegate import delegate_type
 from pteron.lower.instructions import VULKAN_BACKEND, try_lower
 from pteron.plan.dynamic import check_shape, dynamic_dims
 from pteron.plan.memory import Layout, aligned, lifetimes, plan_memory
@@ -175,6 +175,18 @@ def inspect_method(
             )
         info.nodes = model.nodes_at(live or {}, size)
     return info
+
+
+def inspect_methods(
+    file: ProgramFile,
+    names: Iterable[str],
+    live: Mapping[str, Shape | int] | None = None,
+    *,
+    size: int | None = None,
+) -> list[MethodInfo]:
+    """Describe several methods of a file, within one budget."""
+    budget = Budget()
+    return [inspect_method(file, name, live, size=size, budget=budget) for name in names]
 
 
 def _model(
