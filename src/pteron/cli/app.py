@@ -31,11 +31,19 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (PteronError, FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        except BrokenPipeError:
+            raise  # whoever read the output has seen enough; the shell's convention is click's work
+        except (PteronError, OSError) as error:
             if ctx.params.get("traceback"):
                 raise
-            complain(str(error) if isinstance(error, PteronError) else f"{error.filename}: {error.strerror}")
+            complain(_in_words(error))
             raise typer.Exit(1) from None
+
+
+def _in_words(error: PteronError | OSError) -> str:
+    if isinstance(error, PteronError) or error.filename is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}"
 
 
 app = typer.Typer(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pteron.gpu.wgpu.adapters import Adapter
+from pteron.pte.container import write_file
 
 # By the node's key and the number of elements it writes: the name of the best route.
 Best: TypeAlias = dict[str, dict[int, str]]
@@ -63,21 +64,24 @@ def read(adapter: Adapter) -> Tuning | None:
 
 
 def write(adapter: Adapter, best: Best) -> Path:
-    """Add measurements to the file. Those of other devices, and of other programs, stay."""
+    """Add measurements to the file. Those of other devices, and of other programs, stay.
+
+    Raises OSError, with the file's name, where it cannot be written.
+    """
     everything = _read_all()
-    mine = everything.setdefault(_identity(adapter), {})
+    found = everything.get(_identity(adapter))
+    mine = found if isinstance(found, dict) else {}
     mine.update({key: {str(size): route for size, route in sizes.items()} for key, sizes in best.items()})
+    everything[_identity(adapter)] = mine
     path = cache_path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(f".{os.getpid()}")
-    unfinished.write_text(json.dumps(everything, indent=1, ensure_ascii=False), "utf-8")
-    unfinished.replace(path)
+    write_file(path, [json.dumps(everything, indent=1, ensure_ascii=False).encode()])
     return path
 
 
 def _read_all() -> dict[str, Any]:
     """The whole file. It is a cache: one that cannot be read is as good as none."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         found = json.loads(cache_path().read_text("utf-8"))
         if isinstance(found, dict):
             return found

@@ -116,9 +116,11 @@ def write_file(path: str | os.PathLike[str], chunks: Iterable[Blob]) -> None:
             for chunk in chunks:
                 file.write(chunk)
         Path(temporary).replace(target)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             Path(temporary).unlink()
+        if isinstance(error, OSError) and error.filename is None:  # such as a full disk
+            error.filename = str(target)
         raise
 
 
