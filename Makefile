@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up everything they need by themselves (see scripts/setup.sh).
-.PHONY: demo test test-all conformance soak zoo docs bench lint format setup clean
+.PHONY: demo test test-all conformance soak zoo fuzz docs bench lint format setup clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -n 2 --dist loadgroup -q
@@ -21,6 +21,17 @@ conformance: setup
 # Threads, interrupts, conversations and loads by the hundred: see docs/reliability.md.
 soak: setup
 	$(PY) -m tests.hostile.soak $(ARGS)
+# N damaged files against parsing and planning, and a share of N against loading, converting and data files.
+# Each run goes on where the last one stopped: FUZZ holds how far it came, and what it found.
+N := 100000
+FUZZ := .fuzz
+share = $$(($(N) / $(1) + 1))
+fuzz: setup
+	@mkdir -p $(FUZZ)
+	$(PY) -m tests.hostile.fuzz plan --count $(N) --state $(FUZZ)/plan.json
+	$(PY) -m tests.hostile.fuzz run --count $(call share,20) --state $(FUZZ)/run.json
+	$(PY) -m tests.hostile.fuzz gguf --count $(call share,20) --state $(FUZZ)/gguf.json
+	$(PY) -m tests.hostile.fuzz ptd --count $(call share,20) --state $(FUZZ)/ptd.json
 
 # Every model of the zoo in every mode, and docs/models.md: hours. It goes on where it was interrupted.
 # ARGS="--only timm/ --mode 'vulkan static'" and the like: see tests/zoo/__main__.py.
