@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pteron.llm
-from pteron.devices import Device
+from pteron.devices import Device, WgpuDevice
 from pteron.errors import InputError, PteronError
 from pteron.llm import ChatTemplate, ContextFull, Detokenizer, LanguageModel, Tokenizer
 from pteron.llm.tokenizer import StopStrings
@@ -87,7 +87,7 @@ def test_only_the_last_row_of_logits_is_read_back(llm: LanguageModel) -> None:
 def test_metadata_does_not_run_the_gpu(
     model_folder: Path, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(Device, "run")
+    monkeypatch.delattr(WgpuDevice, "submit")
     with pteron.load(model_folder / "model.pte", device=device) as program:
         assert program.method("get_max_context_len")() == CONTEXT
         assert program.method("use_kv_cache")() is True
