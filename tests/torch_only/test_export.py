@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
 from torch import nn
 from typer.testing import CliRunner
 
@@ -144,3 +145,24 @@ def test_a_wrong_name_is_explained(tmp_path: Path, name: str, message: str) -> N
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.replace("│", "").split())
     assert not (factory.parent / "out.pte").exists()
+
+
+def test_what_the_partitioner_cannot_do_is_exported_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Any, program: Any) -> None:
+        raise NotImplementedError("cannot add value for list [s21, 8, 1, 1]")
+
+    monkeypatch.setattr(VulkanPartitioner, "partition", refuse)
+    made = pteron.export(nn.Linear(3, 4), (torch.randn(2, 3),))
+    assert made.report.runs and made.report.delegates == 0
+    assert "Nothing is delegated: ExecuTorch's partitioner failed (NotImplementedError" in str(made.report)
+    with pytest.raises(NotImplementedError):  # whoever asks for options of the delegate needs it
+        pteron.export(nn.Linear(3, 4), (torch.randn(2, 3),), compile_options={"force_fp16": True})
+
+
+def test_a_module_that_cannot_be_exported_at_all_says_what_the_first_try_said() -> None:
+    class Fails(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(Exception, match=r"[Dd]ata.?[Dd]ependent"):
+        pteron.export(Fails(), (torch.randn(3),))

@@ -11,8 +11,8 @@ from tests.zoo.model import Model
 LEAN = {
     "timm/test_convnext": "vulkan static",
     "timm/test_efficientnet_ln": "vulkan dynamic",
-    "timm/test_nfnet": "portable dynamic",
-    "timm/test_resnet": "pteron dynamic",
+    "timm/test_nfnet": "pteron dynamic",
+    "timm/test_resnet": "portable dynamic",
     "timm/test_vit": "portable static",
     "transformers/BertModel": "portable dynamic",
     "transformers/FalconForCausalLM alibi": "vulkan static",

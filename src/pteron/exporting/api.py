@@ -64,14 +64,15 @@ def export(
     with quiet():
         ready = weights.copy_for_export(module)
         kept = weights.quantize_4bit(ready, group_size) if quantize else ()
-        buffer, reasons = lowering.lower(
+        lowered = lowering.lower(
             ready,
             tuple(example_inputs),
             dynamic_shapes,
             options=dict(compile_options or {}) if partition else None,
             constant_methods=dict(constant_methods or {}),
+            needs_delegate=quantize is not None,
         )
-    made = Export(buffer, describe(buffer, reasons, kept))
+    made = Export(lowered.buffer, describe(lowered.buffer, lowered.reasons, kept, lowered.partitioner_error))
     if path is not None:
         made.save(path)
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,6 +23,15 @@ from pteron.exporting.fusible import fusible
 Reasons = dict[str, set[str]]  # why an operator, by its name without overload, was not delegated
 
 
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """The bytes of a `.pte` file, and what was not delegated."""
+
+    buffer: bytes
+    reasons: Reasons
+    partitioner_error: str | None = None  # why nothing is delegated, where that was wanted
+
+
 def lower(
     module: nn.Module,
     example_inputs: tuple[Any, ...],
@@ -29,20 +39,42 @@ def lower(
     *,
     options: dict[str, Any] | None,
     constant_methods: dict[str, Any],
-) -> tuple[bytes, Reasons]:
-    """The bytes of a `.pte` file. Without `options` (for the partitioner), nothing is delegated."""
-    with torch.no_grad():
-        program = torch.export.export(module, example_inputs, dynamic_shapes=dynamic_shapes)
-        partitioner = None
-        if options is not None:
-            remember_patterns()
-            partitioner = [VulkanPartitioner(options)]
-            program = fusible(program)
-        with skip_reasons() as reasons:
-            edge = to_edge_transform_and_lower(
-                program, partitioner=partitioner, constant_methods=constant_methods
-            )
-        return bytes(edge.to_executorch().buffer), reasons
+    needs_delegate: bool = False,
+) -> Lowered:
+    """Without `options` (for the partitioner), nothing is delegated.
+
+    The partitioner fails on some programs that ExecuTorch can write without it. Pteron runs a program the
+    same way in either form, so that nothing is delegated then, unless the caller needs the delegate.
+    """
+
+    def attempt(partition: bool) -> Lowered:
+        with torch.no_grad():
+            program = torch.export.export(module, example_inputs, dynamic_shapes=dynamic_shapes)
+            return _lower_program(program, options if partition else None, constant_methods)
+
+    try:
+        return attempt(partition=True)
+    except Exception as error:
+        if options is None or options or needs_delegate:
+            raise
+        try:
+            alone = attempt(partition=False)
+        except Exception:
+            raise error from None  # the partitioner was not the cause
+        return replace(alone, partitioner_error=f"{type(error).__name__}: {error}")
+
+
+def _lower_program(program: Any, options: dict[str, Any] | None, constant_methods: dict[str, Any]) -> Lowered:
+    partitioner = None
+    if options is not None:
+        remember_patterns()
+        partitioner = [VulkanPartitioner(options)]
+        program = fusible(program)
+    with skip_reasons() as reasons:
+        edge = to_edge_transform_and_lower(
+            program, partitioner=partitioner, constant_methods=constant_methods
+        )
+    return Lowered(bytes(edge.to_executorch().buffer), reasons)
 
 
 @functools.cache

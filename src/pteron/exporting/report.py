@@ -31,6 +31,7 @@ class Report:
     outside: tuple[Outside, ...]
     unquantized: tuple[str, ...]  # layers that keep their weights as they are, and why
     check: checking.Report
+    partitioner_error: str | None = None  # why nothing is delegated
 
     @property
     def runs(self) -> bool:
@@ -47,6 +48,8 @@ class Report:
             f"{self.nbytes:,} bytes",
             f"Calls of operators: {inside} delegated, {self.count_outside} not",
         ]
+        if self.partitioner_error is not None:
+            lines.append(f"Nothing is delegated: ExecuTorch's partitioner failed ({self.partitioner_error})")
         if self.delegates > 1:
             lines.append(f"Split into {self.delegates} delegates")
         if self.outside:
@@ -59,7 +62,12 @@ class Report:
         return "\n".join(lines)
 
 
-def describe(buffer: bytes, reasons: Mapping[str, Set[str]], unquantized: tuple[str, ...]) -> Report:
+def describe(
+    buffer: bytes,
+    reasons: Mapping[str, Set[str]],
+    unquantized: tuple[str, ...],
+    partitioner_error: str | None = None,
+) -> Report:
     with ProgramFile.open(buffer) as file:
         info = inspect_method(file, "forward")
     outside = tuple(
@@ -69,4 +77,5 @@ def describe(buffer: bytes, reasons: Mapping[str, Set[str]], unquantized: tuple[
     )
     delegated = tuple(o for o in info.operators if o.place == "delegate")
     calls = sum(delegate.calls for delegate in info.delegates)
-    return Report(len(buffer), calls, delegated, outside, unquantized, checking.check(buffer))
+    checked = checking.check(buffer)
+    return Report(len(buffer), calls, delegated, outside, unquantized, checked, partitioner_error)
