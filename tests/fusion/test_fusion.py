@@ -14,15 +14,19 @@ from torch import nn
 import pteron
 from pteron.arrays import convert_constant
 from pteron.devices import Device
-from pteron.fusion import PASSES, fuse, sibling_linears
+from pteron.fusion import PASSES, chains, fuse, sibling_linears
 from pteron.fusion.chains import compose
 from pteron.gpu.placement import Placement
 from pteron.ir.dtypes import DType
+from pteron.ir.op import registered
 from pteron.ir.values import Tensor
+from pteron.ops.elementwise import ElementwiseRule
 from tests.conftest import Once
 from tests.support.calls import Call, check_calls, check_file, eager
 from tests.support.compare import EXACT
 from tests.support.export import export
+from tests.support.operators import samples  # noqa: F401  gives every operator its samples
+from tests.support.operators.sample import SAMPLES, OneNodeGraph
 from tests.support.sketch import Sketch, live, shape_of
 
 WIDTH = 24
@@ -98,17 +102,15 @@ def test_what_others_read_is_kept() -> None:
     assert [node.name for node in graph.nodes] == ["aten.tanh.default", "aten.exp.default"]
 
 
-def test_integers_and_state_stay_out_of_chains() -> None:
+def test_state_stays_out_of_chains() -> None:
     s = Sketch()
-    x = s.input(4, dtype=DType.int32)
-    a = s.add("aten.abs.default", x, shape=(4,), dtype=DType.int32)
-    b = s.add("aten.neg.default", a, shape=(4,), dtype=DType.int32)
     cache = s.constant(4)
     c = s.add("aten.tanh.default", cache, shape=(4,))
     s.node("pteron.write_back", [c, cache, None], "sketch")
     d = s.add("aten.exp.default", cache, shape=(4,))
+    e = s.add("aten.neg.default", d, shape=(4,))
     s.graph.states = [cache]
-    names = [node.name for node in s.finish(b, d).nodes]
+    names = [node.name for node in s.finish(e).nodes]
     assert [node.name for node in fuse(s.graph).nodes] == names
 
 
@@ -134,12 +136,119 @@ def test_a_residual_that_broadcasts_is_added_apart() -> None:
     assert shape_of(swept, y) == (4, 8)
 
 
-def test_a_chain_is_made_of_its_operators_own_functions() -> None:
-    steps = (("aten.sigmoid.default", ("$0",)), ("aten.add.Tensor", ("%0", "$1", 2)))
-    code = compose(steps)
-    assert "let t0 = step0(a);" in code
-    assert "let t1 = step1(t0, b);" in code
-    assert "f32(2.0)" in code
+ELEMENTWISE = [name for name, spec in registered().items() if isinstance(spec.rule, ElementwiseRule)]
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_every_elementwise_operator_can_be_a_step(name: str) -> None:
+    """Wherever it is defined. The chain's text has the operator's own expression in it."""
+    for sample in SAMPLES[name]:
+        for dtype in sample.dtypes:
+            one = OneNodeGraph(name, sample, dtype)
+            (node,), out = one.graph.nodes, one.graph.nodes[0].writes[0]
+            function = node.op.rule.describe(*node.args)  # type: ignore[attr-defined]
+            assert isinstance(out, Tensor)
+            if function is None:  # a conversion to the dtype that it has already
+                continue
+            s = Sketch()
+            s.graph.values, s.graph.nodes, s.graph.inputs = one.graph.values, [node], one.graph.inputs
+            last = s.add("aten.neg.default", out, shape=out.max_shape, dtype=out.dtype)
+            (fused,) = fuse(s.finish(last)).nodes
+            assert fused.name == "pteron.chain" and function.expression in compose(fused.args[1])  # type: ignore[arg-type]
+
+
+def test_operators_of_several_files_are_steps() -> None:
+    assert len({registered()[name].rule.__module__ for name in ELEMENTWISE}) > 2
+
+
+def test_a_text_does_not_depend_on_the_scalars_in_it() -> None:
+    """Two chains of one structure share a pipeline; no driver folds their constants."""
+
+    def fused(alpha: float, low: float) -> tuple[str, Any]:
+        s = Sketch()
+        a = s.add("aten.add.Tensor", s.input(4), s.input(4), alpha, shape=(4,))
+        k = s.add(
+            "aten.add.Scalar", s.input(4, dtype=DType.int32), -(2**31), 1, shape=(4,), dtype=DType.int32
+        )
+        b = s.add("aten.mul.Tensor", s.add("aten.clamp.default", a, low, None, shape=(4,)), k, shape=(4,))
+        plan = live(fuse(s.finish(b))).plans[0]
+        assert plan is not None
+        (dispatch,) = plan.dispatches
+        return dispatch.code, dispatch.params["scalars"]
+
+    code, scalars = fused(0.5, -1.0)
+    assert code == fused(1e30, float("-inf"))[0]
+    assert scalars == (0x3F000000, 0x80000000, 0xBF800000, 0x7F800000)
+
+
+def test_a_chain_has_room_for_so_many_scalars() -> None:
+    s = Sketch()
+    x = s.input(4)
+    for i in range(chains.MOST_SCALARS + 3):
+        x = s.add("aten.mul.Scalar", x, i, shape=(4,))
+    graph = fuse(s.finish(x))
+    assert [len(node.args[1]) for node in graph.nodes] == [3, chains.MOST_SCALARS]  # type: ignore[arg-type]
+
+
+class Mixed(nn.Module):
+    """Chains through every dtype: comparisons, selections, conversions, bounds, and infinities."""
+
+    def forward(self, x: torch.Tensor, k: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        chosen = torch.where(x > 0.25, x.clamp(min=-0.5), k.to(torch.float32) * 2.0)
+        masked = torch.where(mask, float("-inf"), chosen)
+        wrapped = (k.to(torch.int8) * 3 + 100).to(torch.int32) - k
+        cut = (torch.bitwise_and(k, 1023) * 5).to(torch.uint8).to(torch.int32)
+        rounded = (x.to(torch.float16) * 3.25).to(torch.float32) + x
+        truth = ((k > 3) | (x < 0.0)).to(torch.float32) + 1.0
+        return masked, wrapped, cut, rounded, truth
+
+
+def test_chains_of_several_dtypes_give_torchs_numbers(device: Device) -> None:
+    def given(length: int) -> tuple[torch.Tensor, ...]:
+        generator = torch.Generator().manual_seed(length)
+        x = torch.randn(length, 6, generator=generator)
+        k = torch.randint(-(2**26), 2**26, (length, 6), generator=generator, dtype=torch.int32)
+        return x, k, torch.rand(6, generator=generator) > 0.5
+
+    length = torch.export.Dim("length", min=2, max=9)
+    program = export(Mixed(), given(9), ({0: length}, {0: length}, None), partitioner=False)
+    graph = check_file(device, program, eager(Mixed(), map(given, (9, 2, 5, 9))), 1e-6)
+    names = [node.name for node in graph.nodes if node.op.alias is None]
+    assert names.count("pteron.chain") == 5, names
+
+
+class Requantised(nn.Module):
+    """Integers in, integers out, floats between them."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = torch.ops.quantized_decomposed.dequantize_per_tensor.default(x, 0.05, 3, -128, 127, torch.int8)
+        return torch.ops.quantized_decomposed.quantize_per_tensor.default(
+            torch.relu(wide) * 1.7, 0.02, -7, -128, 127, torch.int8
+        )
+
+
+def test_a_chain_through_quantised_tensors(device: Device) -> None:
+    x = torch.arange(-128, 128).to(torch.int8).reshape(16, 16)
+    program = export(Requantised(), (x,), ({0: torch.export.Dim("rows", min=2, max=16)},))
+    graph = check_file(device, program, eager(Requantised(), ([x[:rows]] for rows in (16, 3, 16))), EXACT)
+    assert [node.name for node in graph.nodes] == ["pteron.chain"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int8, torch.uint8], ids=str)
+def test_a_chain_leaves_what_each_tensor_would_hold(device: Device, dtype: torch.dtype) -> None:
+    class Steps(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return ((x * x + x) * x - x).abs()
+
+    x = torch.linspace(-11, 90, 60).to(dtype).reshape(10, 6)
+    program = export(Steps(), (x,), ({0: torch.export.Dim("rows", min=2, max=10)},), partitioner=False)
+    with (
+        pteron.load(program, device=device) as together,
+        pteron.load(program, device=device, fuse=()) as apart,
+    ):
+        assert [node.name for node in together.method().graph.nodes] == ["pteron.chain"]
+        inputs = [[x[:rows]] for rows in (10, 2, 7)]
+        check_calls(together.method(), (Call(given, [apart(*given)]) for given in inputs), EXACT)
 
 
 class Product(nn.Module):

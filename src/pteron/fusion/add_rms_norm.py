@@ -8,8 +8,9 @@ from pteron.ir.dtypes import DType
 from pteron.ir.live import LiveTensor
 from pteron.ir.op import op
 from pteron.ir.values import Graph, Node, Tensor
-from pteron.ops.elementwise import binary_dispatch
+from pteron.ops.elementwise import Elementwise, elementwise_dispatch
 from pteron.ops.rows import rms_groups, rms_walk
+from pteron.ops.shapes import broadcast
 
 ADD, RMS_NORM = "aten.add.Tensor", "et_vk.rms_norm.default"
 
@@ -19,7 +20,8 @@ def add_rms_norm(
     a: LiveTensor, b: LiveTensor, weight: LiveTensor, eps: float, outs: tuple[LiveTensor, LiveTensor]
 ) -> list[Route]:
     total, y = outs
-    added = binary_dispatch(a, b, total, "a + s0 * b", scalar=1)
+    total.resize(broadcast(a.shape, b.shape))
+    added = elementwise_dispatch(Elementwise("a + s0 * b", (1,)), (a, b), total)
     y.resize(total.shape)
     width = weight.shape[0]
     rows = total.numel // width

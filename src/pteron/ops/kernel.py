@@ -57,6 +57,7 @@ _FIELD_TYPES = {
     "vec3<i32>": (3, "i"),
     "array<vec4<u32>, 2>": (8, "I"),
     "array<vec4<i32>, 2>": (8, "i"),
+    "array<vec4<u32>, 4>": (16, "I"),
 }
 
 # The scalar dtypes that a literal array type can hold.

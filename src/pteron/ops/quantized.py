@@ -8,7 +8,6 @@ to the bit: it multiplies by 1 / scale, and rounds ties to even.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pteron.ir.rule import (
     GPU,
@@ -28,14 +27,13 @@ from pteron.ir.rule import (
     quads,
     threads,
 )
+from pteron.ops.elementwise import Elementwise, elementwise
 from pteron.ops.reduce import LANES, Reduction, join_lanes, walks
 from pteron.ops.shapes import contiguous, dimension, merge
 
 _APPLY = "fn apply(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<f32> {{ return {}; }}"
 
 QUANTIZE = _APPLY.format("clamp(round(x * (1.0 / scale)) + zero, vec4<f32>(p.low), vec4<f32>(p.high))")
-# The scale is given as its inverse, which the host computes in double precision as torch does.
-QUANTIZE_BY_INVERSE = _APPLY.format("clamp(round(x * scale) + zero, vec4<f32>(p.low), vec4<f32>(p.high))")
 DEQUANTIZE = _APPLY.format("(x - zero) * scale")
 # The zero point is added before rounding, so a tie is settled by the sum. torch has it in double precision.
 QUANTIZE_SUM = """
@@ -48,15 +46,6 @@ fn apply(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<f32> {
     return clamp(below + select(vec4<f32>(0.0), vec4<f32>(1.0), up), vec4<f32>(p.low), vec4<f32>(p.high));
 }
 """
-
-
-def affine_scalar(
-    x: LiveTensor, out: LiveTensor, code: str, scale: float, zero: int, bounds: tuple[int, int] = (0, 0)
-) -> Dispatch:
-    """One scale and zero point, known from the file, for all of x."""
-    out.resize(x.shape)
-    params = {"scale": scale, "zero": zero, "rank": 0, "sizes": (), "strides": ()}
-    return _affine(x, out, x, None, code, bounds, params, scalar=True)
 
 
 def affine_blocks(
@@ -82,24 +71,16 @@ def affine_blocks(
     sizes = [n for pair in zip(blocks, block, strict=True) for n in pair]
     strides = [n for step in contiguous(blocks) for n in (step, 0)]
     merged, (walk,) = merge(tuple(sizes), strides)
-    params = {"scale": 1.0, "zero": 0.0, "rank": len(merged), "sizes": merged, "strides": walk}
-    return _affine(x, out, scales, zeros, code, bounds, params, scalar=False)
-
-
-def _affine(
-    x: LiveTensor,
-    out: LiveTensor | Scratch,
-    scales: LiveTensor,
-    zeros: LiveTensor | None,
-    code: str,
-    bounds: tuple[int, int],
-    params: dict[str, Any],
-    *,
-    scalar: bool,
-) -> Dispatch:
+    params: dict[str, Number] = {
+        "quads": quads(x.numel),
+        "low": bounds[0],
+        "high": bounds[1],
+        "rank": len(merged),
+        "sizes": merged,
+        "strides": walk,
+    }
     bindings = {"x": x, "scales": scales, "zeros": zeros or scales, "y": out}
-    params = {"quads": quads(x.numel), "low": bounds[0], "high": bounds[1], **params}
-    defines = {"SCALAR": scalar, "HAS_ZEROS": zeros is not None}
+    defines = {"HAS_ZEROS": zeros is not None}
     return Dispatch("affine", bindings, params, threads(quads(x.numel)), defines, code)
 
 
@@ -135,14 +116,16 @@ def per_token(shape: Shape) -> Shape:
 # -- quantize and dequantize ------------------------------------------------------------------------
 
 
-@op("quantized_decomposed.quantize_per_tensor.default")
+@elementwise("quantized_decomposed.quantize_per_tensor.default")
 def quantize_per_tensor(
     x: LiveTensor, scale: float, zero: int, quant_min: int, quant_max: int, dtype: Unused, out: LiveTensor
-) -> Dispatch:
-    return affine_scalar(x, out, QUANTIZE_BY_INVERSE, 1.0 / scale, zero, (quant_min, quant_max))
+) -> Elementwise:
+    # torch computes the inverse in double precision.
+    code = f"clamp(round(x * s0) + s1, zero + f32({quant_min}), zero + f32({quant_max}))"
+    return Elementwise(code, (1.0 / scale, zero))
 
 
-@op("quantized_decomposed.dequantize_per_tensor.default")
+@elementwise("quantized_decomposed.dequantize_per_tensor.default")
 def dequantize_per_tensor(
     x: LiveTensor,
     scale: float,
@@ -152,8 +135,8 @@ def dequantize_per_tensor(
     dtype: Unused,
     out_dtype: Unused,
     out: LiveTensor,
-) -> Dispatch:
-    return affine_scalar(x, out, DEQUANTIZE, scale, zero)
+) -> Elementwise:
+    return Elementwise("(x - s1) * s0", (scale, zero))
 
 
 @op("quantized_decomposed.quantize_per_tensor.tensor")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pteron.ir.rule import Dispatch, LiveTensor, Scalar, op
-from pteron.ops.elementwise import all_integer, binary, binary_dispatch, unary_dispatch
+from pteron.ir.rule import LiveTensor, Scalar
+from pteron.ops.arithmetic import binary
+from pteron.ops.elementwise import Elementwise, all_integer, elementwise
 
 # A shift by more bits than there are, or by less than none, leaves nothing but the sign.
 _OUTSIDE = "({0} < zero) | ({0} > zero + 31)"
@@ -12,9 +13,9 @@ _RIGHT = f"{{1}} >> bitcast<vec4<u32>>(select({{0}}, zero + 31, {_OUTSIDE}))"
 
 
 def shift(name: str, expression: str) -> None:
-    @op(f"aten.{name}.Tensor_Scalar")
-    def by_scalar(x: LiveTensor, other: Scalar, out: LiveTensor) -> Dispatch:
-        return unary_dispatch(x, out, expression.format("s0", "x"), exact=True, scalars=(int(other),))
+    @elementwise(f"aten.{name}.Tensor_Scalar")
+    def by_scalar(x: LiveTensor, other: Scalar, out: LiveTensor) -> Elementwise:
+        return Elementwise(expression.format("s0", "x"), (int(other),), all_integer(x))
 
     binary(f"{name}.Tensor", expression.format("b", "a"))
 
@@ -22,7 +23,4 @@ def shift(name: str, expression: str) -> None:
 shift("bitwise_left_shift", _LEFT)
 shift("bitwise_right_shift", _RIGHT)
 
-
-@op("aten.floor_divide.default")
-def floor_divide(a: LiveTensor, b: LiveTensor, out: LiveTensor) -> Dispatch:
-    return binary_dispatch(a, b, out, "ifloordiv4(a, b)" if all_integer(a, b) else "floor(a / b)")
+binary("floor_divide.default", "floor(a / b)", integer="ifloordiv4(a, b)")

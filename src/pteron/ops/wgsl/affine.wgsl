@@ -1,5 +1,5 @@
 // y = apply(x, scale, zero point), element by element: affine quantisation and its inverse. The rule supplies
-// `apply`. Scale and zero point are the same for all of x (SCALAR), or are walked with strides that repeat them.
+// `apply`. Scales and zero points are walked with strides that repeat them.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;            // [n]
 @group(0) @binding(1) var<storage, read> scales: array<scales_word>;  // [1], or at strides
 @group(0) @binding(2) var<storage, read> zeros: array<zeros_word>;    // [1], or at strides
@@ -8,8 +8,6 @@
 
 struct Params {
     quads: u32,
-    scale: f32,
-    zero: f32,
     low: f32,
     high: f32,
     rank: u32,
@@ -23,14 +21,12 @@ struct Params {
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let i = flat_index(id, groups);
     if (i >= p.quads) { return; }
-    var scale = vec4<f32>(p.scale);
-    var zero = vec4<f32>(p.zero);
-    if (!SCALAR) {
-        for (var c = 0u; c < 4u; c++) {
-            let at = operand_index(4u * i + c, p.strides);
-            scale[c] = f32(scales_at(at));
-            if (HAS_ZEROS) { zero[c] = f32(zeros_at(at)); }
-        }
+    var scale = vec4<f32>(0.0);
+    var zero = vec4<f32>(0.0);
+    for (var c = 0u; c < 4u; c++) {
+        let at = operand_index(4u * i + c, p.strides);
+        scale[c] = f32(scales_at(at));
+        if (HAS_ZEROS) { zero[c] = f32(zeros_at(at)); }
     }
     y_put(i, y_t4(apply(vec4<f32>(x_quad(i)), scale, zero)));
 }

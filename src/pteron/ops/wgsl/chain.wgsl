@@ -19,6 +19,7 @@ struct Params {
     b_strides: array<vec4<u32>, 2>,
     c_strides: array<vec4<u32>, 2>,
     d_strides: array<vec4<u32>, 2>,
+    scalars: array<vec4<u32>, 4>,  // of all steps, as the bits of floats and integers
 }
 
 //#include broadcast
@@ -27,19 +28,19 @@ struct Params {
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let i = flat_index(id, groups);
     if (i >= p.quads) { return; }
-    var in_a = vec4<f32>(a_quad(i * p.a_same));
-    var in_b = vec4<f32>(0.0);
-    var in_c = vec4<f32>(0.0);
-    var in_d = vec4<f32>(0.0);
-    if (INPUTS > 1u) { in_b = vec4<f32>(b_quad(i * p.b_same)); }
-    if (INPUTS > 2u) { in_c = vec4<f32>(c_quad(i * p.c_same)); }
-    if (INPUTS > 3u) { in_d = vec4<f32>(d_quad(i * p.d_same)); }
+    var in_a = a_quad(i * p.a_same);
+    var in_b = b_t4();
+    var in_c = c_t4();
+    var in_d = d_t4();
+    if (INPUTS > 1u) { in_b = b_quad(i * p.b_same); }
+    if (INPUTS > 2u) { in_c = c_quad(i * p.c_same); }
+    if (INPUTS > 3u) { in_d = d_quad(i * p.d_same); }
     if (p.a_same * p.b_same * p.c_same * p.d_same == 0u) {
         for (var n = 0u; n < 4u; n++) {
-            in_a[n] = f32(a_at(operand_index(4u * i + n, p.a_strides)));
-            if (INPUTS > 1u) { in_b[n] = f32(b_at(operand_index(4u * i + n, p.b_strides))); }
-            if (INPUTS > 2u) { in_c[n] = f32(c_at(operand_index(4u * i + n, p.c_strides))); }
-            if (INPUTS > 3u) { in_d[n] = f32(d_at(operand_index(4u * i + n, p.d_strides))); }
+            in_a[n] = a_at(operand_index(4u * i + n, p.a_strides));
+            if (INPUTS > 1u) { in_b[n] = b_at(operand_index(4u * i + n, p.b_strides)); }
+            if (INPUTS > 2u) { in_c[n] = c_at(operand_index(4u * i + n, p.c_strides)); }
+            if (INPUTS > 3u) { in_d[n] = d_at(operand_index(4u * i + n, p.d_strides)); }
         }
     }
     y_put(i, apply(in_a, in_b, in_c, in_d));

@@ -189,3 +189,14 @@ fn bfloat16_pairs(bits: vec4<u32>) -> vec2<u32> {
     let half = select(vec4<u32>(0x7fc0u), rounded, is_number);
     return half.xz | (half.yw << vec2<u32>(16u));
 }
+
+// What is read back of four values that were stored as a narrower type. Drivers may drop the rounding of a
+// unpack2x16float(pack2x16float(v)), but not this one.
+fn as_bool(v: vec4<i32>) -> vec4<i32> { return select(vec4<i32>(0), vec4<i32>(1), v != vec4<i32>(0)); }
+fn as_int8(v: vec4<i32>) -> vec4<i32> { return (v << vec4<u32>(24u)) >> vec4<u32>(24u); }
+fn as_uint8(v: vec4<i32>) -> vec4<i32> { return v & vec4<i32>(255); }
+fn as_float16(v: vec4<f32>) -> vec4<f32> { return quantizeToF16(v); }
+fn as_bfloat16(v: vec4<f32>) -> vec4<f32> {
+    let pairs = bfloat16_pairs(bitcast<vec4<u32>>(v)).xxyy;
+    return bitcast<vec4<f32>>((pairs << vec4<u32>(16u, 0u, 16u, 0u)) & vec4<u32>(0xffff0000u));
+}
