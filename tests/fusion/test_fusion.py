@@ -247,8 +247,8 @@ def test_a_chain_leaves_what_each_tensor_would_hold(device: Device, dtype: torch
         pteron.load(program, device=device, fuse=()) as apart,
     ):
         assert [node.name for node in together.method().graph.nodes] == ["pteron.chain"]
-        inputs = [[x[:rows]] for rows in (10, 2, 7)]
-        check_calls(together.method(), (Call(given, [apart(*given)]) for given in inputs), EXACT)
+        calls = [Call([x[:rows]], [apart(x[:rows])]) for rows in (10, 2, 7)]
+        check_calls(together.method(), calls, EXACT)
 
 
 class Product(nn.Module):
