@@ -42,9 +42,16 @@ def operator_names() -> list[str]:
 def of_every_operator() -> Iterator[bytes]:
     """For each operator that a delegate can name, a program with one call of it."""
     for name, found in sorted(SAMPLES.items()):
-        if not name.startswith("pteron."):
-            sample = found[0]
-            yield _Program(sample.dtypes[0], name, sample.make(LARGEST)).encode()
+        sample = found[0]
+        args = sample.make(LARGEST)
+        if not name.startswith("pteron.") and _dtypes(args) | {sample.dtypes[0]} <= DELEGATE_TYPE.keys():
+            yield _Program(sample.dtypes[0], name, args).encode()
+
+
+def _dtypes(arg: Any) -> set[DType]:
+    if isinstance(arg, (list, tuple)):
+        return set().union(*map(_dtypes, arg))
+    return {arg.dtype} if isinstance(arg, T) and arg.dtype else set()
 
 
 class _Program:
