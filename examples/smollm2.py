@@ -1,7 +1,7 @@
 """A real language model, end to end, without torch.
 
-Converts SmolLM2-135M-Instruct from GGUF to a `.pte` program with 4-bit weights, asks it a question,
-streams the answer, and shows which shapes the one graph served.
+Loads SmolLM2-135M-Instruct from its GGUF file, which is converted the first time, asks it a question, streams
+the answer, and shows which shapes the one graph served.
 
     python examples/smollm2.py "What is the capital of France?"
 """
@@ -14,12 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import pteron.llm
 
-MODEL = Path("build/smollm2.pte")
 QUESTION = "What is the capital of France, and what is it known for?"
 console = Console()
 
@@ -32,24 +30,17 @@ def gguf() -> Path:
     return next(Path(spec.origin).parent.glob("*.gguf"))
 
 
-def convert() -> None:
-    if MODEL.exists():
-        return
-    MODEL.parent.mkdir(exist_ok=True)
-    with Progress(TextColumn("converting"), BarColumn(), TimeElapsedColumn(), console=console) as bar:
-        task = bar.add_task("convert", total=1.0)
-        pteron.llm.convert(gguf(), MODEL, progress=lambda share, what: bar.update(task, completed=share))
-
-
 def main() -> None:
-    convert()
     question = " ".join(sys.argv[1:]) or QUESTION
-    with console.status("loading: weights to the GPU, kernels compiled"):
-        llm = pteron.llm.load(MODEL)
+    model = gguf()
+    with console.status("loading: weights to the GPU, kernels compiled") as status:
+        llm = pteron.llm.load(model, progress=lambda share, what: status.update(f"{what}: {share:.0%}"))
         session = llm.session()
     method, device = llm.decoder.method, llm.program.device
     allocations, compilations = device.allocations, device.compilations
-    console.print(f"[bold]{MODEL}[/] on {device.adapter}, {len(method.graph.nodes)} nodes in one graph\n")
+    console.print(
+        f"[bold]{model.name}[/] on {device.adapter}, {len(method.graph.nodes)} nodes in one graph\n"
+    )
     console.print(f"[bold]> {question}[/]")
 
     served: Counter[int] = Counter()

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from pteron.cli import cache
 from pteron.cli.bench import bench
 from pteron.cli.chat import chat
 from pteron.cli.check import check
@@ -84,6 +85,7 @@ app.command()(generate)
 app.command()(serve)
 app.command()(convert)
 app.command()(compare)
+app.add_typer(cache.app, name="cache")
 app.command()(export)
 app.command()(check)
 app.command()(profile)

@@ -52,6 +52,7 @@ def bench(
     tests += [("tg", length) for length in _lengths(generations, "-n")]
     if not tests:
         raise typer.BadParameter("nothing to measure: -p and -n are both 0")
+    model = language.ready(model)
     gpu = open_device(device)
     try:
         with language.loading_bar(model, gpu):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pteron.cli.language import conversion_bar
 from pteron.cli.terminal import console, nbytes
 
 
@@ -27,21 +28,11 @@ def convert(
     ] = False,
 ) -> None:
     """Convert a GGUF language model to a .pte program, with the weights of the file."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
     from pteron.llm import convert as convert_model
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=1.0)
+    with conversion_bar() as report:
         made = convert_model(
-            model,
-            output,
-            max_seq_len=max_seq_len,
-            max_context=max_context,
-            stock=stock,
-            progress=lambda share, what: bar.update(task, completed=share, description=what),
+            model, output, max_seq_len=max_seq_len, max_context=max_context, stock=stock, progress=report
         )
     console().print(
         f"{made.path}: {made.name} ({made.architecture}, {made.parameters / 1e6:.0f} million parameters), "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pteron.llm import LanguageModel, Options, Piece, Stream
 
 # llama-cli's letters where the meaning is the same.
-Model: TypeAlias = Annotated[Path, typer.Argument(help="A language model: a .pte file.")]
+Model: TypeAlias = Annotated[Path, typer.Argument(help="A language model: a .pte or .gguf file.")]
 Tokens: TypeAlias = Annotated[
     int, typer.Option("-n", "--predict", "--n-predict", help="Tokens to generate at most; -1: no limit.")
 ]
@@ -79,11 +79,12 @@ def opened(source: Source) -> Iterator[LanguageModel]:
     import pteron.llm
     from pteron.devices import open_device
 
+    model = ready(source.model, source.context)
     device = open_device(source.device)
     try:
-        with loading_bar(source.model, device):
+        with loading_bar(model, device):
             llm = pteron.llm.load(
-                source.model,
+                model,
                 tokenizer=source.tokenizer,
                 data_path=source.data,
                 context_length=source.context or None,
@@ -93,6 +94,29 @@ def opened(source: Source) -> Iterator[LanguageModel]:
             yield llm
     finally:
         device.close()
+
+
+def ready(model: Path, context: int = 0) -> Path:
+    """A model as a `.pte` file: a GGUF file is converted behind a progress bar, or found in the cache."""
+    if model.suffix != ".gguf":
+        return model
+    from pteron.extras import needs
+
+    with needs("llm", "to read a GGUF file"):
+        from pteron.llm.gguf.cache import converted
+    with conversion_bar() as report:
+        return converted(model, max_context=context or None, progress=report)
+
+
+@contextmanager
+def conversion_bar() -> Iterator[Callable[[float, str], None]]:
+    """A bar that hears of the share of a conversion that is done."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=progress_console(), transient=True) as bar:
+        task = bar.add_task("reading", total=1.0)
+        yield lambda share, what: bar.update(task, completed=share, description=what)
 
 
 @contextmanager

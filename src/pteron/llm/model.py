@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, Unpack, cast
 
 from pteron.devices import Adapter, Device
 from pteron.errors import FormatError, InputError, PteronError
+from pteron.extras import needs
 from pteron.llm.bounded import Worker
 from pteron.llm.chat_template import ChatTemplate, Message
 from pteron.llm.decoder import Decoder
@@ -33,13 +34,20 @@ def load(
     context_length: int | None = None,
     data_path: Any = None,
     device: str | int | Adapter | Device | None = None,
+    progress: Callable[[float, str], None] | None = None,
 ) -> LanguageModel:
     """Load a language model from a `.pte` file (a path, bytes, or an open binary file).
 
+    A `.gguf` file is converted, once: the result is kept in a cache folder (see `pteron cache`).
+
     tokenizer: a `tokenizer.json` or its folder; left out, it is taken from the file itself or from beside it.
     chat_template: Jinja; left out, it is found like the tokenizer.
-    context_length: use less of the context than the program was made for.
+    context_length: use less of the context than the program was made for; of a GGUF model, 2048 if left out.
+    progress: called with the share of a conversion that is done, and what is being done.
     """
+    given = source
+    if isinstance(source, (str, Path)) and Path(source).suffix == ".gguf":
+        source = _converted(Path(source), context_length, progress)
     worker = prompt_worker()
     worker.start()
     try:
@@ -68,12 +76,18 @@ def load(
             "data_path": data_path,
             "device": program.device.name,
         }
-        model.origin = partial(_load_again, portable_source(source), options)
+        model.origin = partial(_load_again, portable_source(given), options)
         return model
     except BaseException:
         worker.close()
         program.close()
         raise
+
+
+def _converted(path: Path, context_length: int | None, progress: Callable[[float, str], None] | None) -> Path:
+    with needs("llm", "to read a GGUF file"):
+        from pteron.llm.gguf.cache import converted
+    return converted(path, max_context=context_length, progress=progress)
 
 
 def _load_again(source: Any, options: dict[str, Any]) -> LanguageModel:

@@ -4,7 +4,10 @@ _BY_START = (
     (b"PK\x03\x04", "a zip archive (a .pt, .pt2 or .pth file?): export it to .pte first"),
     (b"\x80\x02", "a pickle (an old torch.save file?): export it to .pte first"),
     (b"\x80\x04", "a pickle: export it to .pte first"),
-    (b"GGUF", "a GGUF model"),
+    (
+        b"GGUF",
+        "a GGUF model: `pteron chat`, `generate` and `serve` take it, `pteron convert` makes a .pte of it",
+    ),
     (b"\x7fELF", "an ELF binary"),
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run `git lfs pull`"),
     (b"<!DOCTYPE", "an HTML page: the download went wrong"),

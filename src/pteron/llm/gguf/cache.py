@@ -1,0 +1,131 @@
+"""Converted models, kept in a folder: a GGUF file is converted once, and found again by its contents."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pteron.errors import InputError
+from pteron.llm.gguf.convert import Progress, convert
+from pteron.pte.container import write_file
+
+LIMIT, LIMIT_VARIABLE = 20.0, "PTERON_CACHE_GIB"  # the least recently used go when more is kept
+MAX_CONTEXT = 2048
+AT_ONCE = 1 << 22  # bytes that are read at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A model in the cache."""
+
+    path: Path
+    nbytes: int
+    used: float  # when, in seconds since 1970
+
+
+def folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "pteron" / "models"
+
+
+def converted(
+    gguf_path: str | Path, *, max_context: int | None = None, progress: Progress | None = None
+) -> Path:
+    """The `.pte` program of a GGUF file: from the cache, or converted into it."""
+    source = Path(gguf_path)
+    context = max_context or MAX_CONTEXT
+    key = hashlib.sha256(f"{contents(source)} {context} {converter()}".encode()).hexdigest()[:16]
+    target = folder() / f"{source.stem}-{key}.pte"
+    if target.exists():
+        os.utime(target)
+    else:
+        folder().mkdir(parents=True, exist_ok=True)
+        convert(source, target, max_context=context, progress=progress)
+        trim(keep=target)
+    return target
+
+
+def entries() -> list[Entry]:
+    """All that is kept, the most recently used first."""
+    found = []
+    for path in folder().glob("*.pte"):
+        with suppress(FileNotFoundError):  # another process may clear the cache
+            facts = path.stat()
+            found.append(Entry(path, facts.st_size, facts.st_mtime))
+    return sorted(found, key=lambda entry: entry.used, reverse=True)
+
+
+def clear() -> int:
+    """Remove everything; the number of bytes that this frees."""
+    removed = entries()
+    for entry in removed:
+        entry.path.unlink(missing_ok=True)
+    _digests().unlink(missing_ok=True)
+    return sum(entry.nbytes for entry in removed)
+
+
+def trim(keep: Path) -> None:
+    """Remove the least recently used models beyond the limit, but never `keep`."""
+    room = limit()
+    for entry in entries():
+        room -= entry.nbytes
+        if room < 0 and entry.path != keep:
+            entry.path.unlink(missing_ok=True)
+
+
+def limit() -> int:
+    """The most bytes that are kept."""
+    text = os.environ.get(LIMIT_VARIABLE, LIMIT)
+    try:
+        return int(float(text) * (1 << 30))
+    except (ValueError, OverflowError):
+        raise InputError(f"{LIMIT_VARIABLE} must be a number of GiB, not {text!r}") from None
+
+
+@cache
+def converter() -> str:
+    """Changes with any line of the converter: what an older one made is not used any more."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+# -- the contents of files -------------------------------------------------------------------------
+
+
+def contents(path: Path) -> str:
+    """The digest of a file. It is remembered: a large file is not read again while it is as it was."""
+    facts = path.stat()
+    name, state = str(path.resolve()), [facts.st_size, facts.st_mtime_ns]
+    known = _read_digests()
+    if (entry := known.get(name)) and entry[:2] == state:
+        return str(entry[2])
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(AT_ONCE):
+            digest.update(piece)
+    folder().mkdir(parents=True, exist_ok=True)
+    write_file(_digests(), [json.dumps({**known, name: [*state, digest.hexdigest()]}).encode()])
+    return digest.hexdigest()
+
+
+def _digests() -> Path:
+    return folder() / "digests.json"
+
+
+def _read_digests() -> dict[str, Any]:
+    """What is remembered. A file that cannot be read is as good as none."""
+    with suppress(OSError, ValueError):
+        known = json.loads(_digests().read_text("utf-8"))
+        if isinstance(known, dict):
+            return {
+                path: entry for path, entry in known.items() if isinstance(entry, list) and len(entry) == 3
+            }
+    return {}
