@@ -86,3 +86,10 @@ def test_results_are_widened_and_their_own_memory() -> None:
     data[0] = 9
     assert got.dtype == np.int64
     np.testing.assert_array_equal(got, [1, -2])
+
+
+def test_lazily_negated_and_conjugated_tensors_are_read_with_their_values() -> None:
+    number = torch.tensor([1.0 + 2.0j, 3.0 - 4.0j])
+    imaginary = number.conj().imag  # torch notes the sign, and does not write it
+    assert imaginary.is_neg()
+    np.testing.assert_array_equal(as_numpy(imaginary, "input0"), [-2.0, 4.0])
