@@ -15,7 +15,7 @@ from pteron.lower.budget import MAX_NODES
 from pteron.measure import tuning
 from pteron.measure.trials import Trials
 from pteron.plan.routes import Choice
-from pteron.program import Program
+from pteron.program import Program, lower_all
 from pteron.pte.file import ProgramFile
 
 
@@ -45,6 +45,7 @@ def load(
     file = ProgramFile.open(source, paths)
     opened: Device | None = None
     try:
+        graphs = lower_all(file, fuse, max_nodes)  # before a device is opened: a bad file needs none
         if device is None or isinstance(device, (str, int, Adapter)):
             device = opened = open_device(device)
         if tune is None:
@@ -56,12 +57,11 @@ def load(
         options = {"fuse": fuse, "tune": tune, "choice": choice, "max_nodes": max_nodes}
         return Program(
             file,
+            graphs,
             device,
             owns_device=opened is not None,
-            passes=fuse,
             choice=known,
             tuner=tuner,
-            max_nodes=max_nodes,
             origin=partial(_origin, source, paths, device.name, options),
         )
     except BaseException:

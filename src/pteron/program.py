@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Protocol
 
 import pteron.ops  # noqa: F401  registers the operators
@@ -38,23 +38,25 @@ class Program:
     def __init__(
         self,
         file: ProgramFile,
+        graphs: Mapping[str, Graph],
         device: Device,
         *,
         owns_device: bool = False,
-        passes: Iterable[str] | None = None,
         choice: Choice | None = None,
         tuner: Tuner | None = None,
-        max_nodes: int = MAX_NODES,
         origin: Callable[[], tuple[Any, ...]] | None = None,
     ) -> None:
-        """Use `pteron.load`. `origin` says how to load the program again elsewhere, for pickling."""
+        """Use `pteron.load`.
+
+        graphs: what `lower_all` made of the file. origin: how to load the program elsewhere, for pickling.
+        """
         self.file = file
         self.device = device
         self._owns_device = owns_device
         self._choice = choice
         self._tuner = tuner
         self._origin = origin
-        self._planned = _plan_all(file, device, passes, choice, Budget(max_nodes))
+        self._planned = _plan_all(graphs, device.route_features, choice)
         self._weights = Placement(device, convert_constant)
         self._methods: dict[str, Method] = {}
         self._lock = threading.RLock()
@@ -142,21 +144,40 @@ class Program:
         return f"<Program {', '.join(self.method_names)} on {self.device.name}>"
 
 
-def _plan_all(
-    file: ProgramFile, device: Device, passes: Iterable[str] | None, choice: Choice | None, budget: Budget
-) -> dict[str, LiveGraph]:
-    """All methods, lowered, fused and planned. One error lists all that stands in the way of any of them."""
+def lower_all(
+    file: ProgramFile, passes: Iterable[str] | None = None, max_nodes: int = MAX_NODES
+) -> dict[str, Graph]:
+    """All methods, lowered and fused. One error lists all that stands in the way of any of them."""
     passes = None if passes is None else list(passes)
-    planned: dict[str, LiveGraph] = {}
+    graphs: dict[str, Graph] = {}
     problems: dict[str, list[Problem]] = {}
+    budget = Budget(max_nodes)
     for name in file.method_names:
-        graph, missing = try_lower(file, name, budget)
-        problems[name] = list(missing)
-        if not missing:
-            try:
-                planned[name] = plan(fuse(graph, passes), device.route_features, choice)
-            except CannotRun as error:
-                problems[name] += error.problems[name]
+        graph, problems[name] = try_lower(file, name, budget)
+        if not problems[name]:
+            graphs[name] = fuse(graph, passes)
+    if any(problems.values()):
+        for name, graph in graphs.items():
+            problems[name] = _try_plan(graph)[1]
+        raise unsupported(problems)
+    return graphs
+
+
+def _plan_all(
+    graphs: Mapping[str, Graph], features: Collection[str], choice: Choice | None
+) -> dict[str, LiveGraph]:
+    planned = {name: _try_plan(graph, features, choice) for name, graph in graphs.items()}
+    problems = {name: refused for name, (_, refused) in planned.items()}
     if any(problems.values()):
         raise unsupported(problems)
-    return planned
+    return {name: live for name, (live, _) in planned.items() if live is not None}
+
+
+def _try_plan(
+    graph: Graph, features: Collection[str] = (), choice: Choice | None = None
+) -> tuple[LiveGraph | None, list[Problem]]:
+    """A planned graph, or what its rules refuse."""
+    try:
+        return plan(graph, features, choice), []
+    except CannotRun as error:
+        return None, list(error.problems[graph.name])

@@ -195,7 +195,8 @@ class Program:
                 metadata = MethodMeta(self._file.plan(name))
                 with _as_runtime_errors():
                     if self._program is None:
-                        self._program = pteron.program.Program(self._file, self._runtime.device())
+                        graphs = pteron.program.lower_all(self._file)
+                        self._program = pteron.program.Program(self._file, graphs, self._runtime.device())
                     self._methods[name] = Method(self._program.method(name), metadata)
             return self._methods[name]
 
