@@ -66,6 +66,13 @@ class Language(nn.Module):
         return self.head(torch.tanh(self.embedding(tokens)))
 
 
+class TransformerLayer(nn.TransformerEncoderLayer):
+    """With torch's own attention, which takes no quantised weights."""
+
+    def __init__(self) -> None:
+        super().__init__(WIDTH, 4, 2 * WIDTH, batch_first=True)
+
+
 class Leftovers(nn.Module):
     """`any` has no place in the delegate."""
 
@@ -121,6 +128,8 @@ CASES: dict[str, tuple[type[nn.Module], Callable[[int], tuple[Tensor, ...]], Any
         {"quantize": "4bit", "group_size": 16},
     ),
     "language, 4 bits": (Language, tokens, DYNAMIC, {"quantize": "4bit"}),
+    "mlp, 8 bits": (Mlp, rows, DYNAMIC, {"quantize": "8bit"}),
+    "transformer layer, 4 bits": (TransformerLayer, rows, DYNAMIC, {"quantize": "4bit"}),
     "leftovers": (Leftovers, rows, DYNAMIC, {}),
     "odd heads": (OddHeads, heads, ({2: LENGTH},), {}),
 }
@@ -151,13 +160,15 @@ def reference(name: str) -> nn.Module:
         from torchao.quantization.quant_api import IntxWeightOnlyConfig, quantize_
 
         def divides(part: nn.Module, _: str) -> bool:
-            if not isinstance(part, (nn.Linear, nn.Embedding)):
+            if type(part) not in (nn.Linear, nn.Embedding):  # attention has a kind of linear of its own
                 return False
-            return part.weight.shape[0] % 4 == 0 and part.weight.shape[1] % size == 0
+            rows, width = part.weight.shape
+            return (dtype is torch.int8 or rows % 4 == 0) and width % size == 0
 
         size = options.get("group_size", 32)
-        config = IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(size))
-        quantize_(module, config, divides)
+        dtype = torch.int8 if options["quantize"] == "8bit" else torch.int4
+        quantize_(module, IntxWeightOnlyConfig(weight_dtype=dtype, granularity=PerGroup(size)), divides)
+        torch.backends.mha.set_fastpath_enabled(False)  # it takes no quantised weights
     return module
 
 

@@ -68,6 +68,12 @@ def test_layers_that_cannot_be_quantised_are_named() -> None:
     assert len(exported("mlp, 4 bits").buffer) < len(exported("mlp").buffer)
 
 
+def test_attention_keeps_its_weights_and_says_so() -> None:
+    report = exported("transformer layer, 4 bits").report
+    assert report.unquantized == ("self_attn: torch's attention reads its weights as tensors of floats",)
+    assert {o.name: o.count for o in report.delegated}["et_vk.linear_q4gsw.default"] == 2
+
+
 def test_a_weight_that_two_layers_share_is_stored_once() -> None:
     module = Language()
     del module.head
@@ -100,7 +106,7 @@ def test_the_module_is_unchanged_and_the_file_complete(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"quantize": "8bit"}, "'4bit' or None, not '8bit'"),
+        ({"quantize": "3bit"}, "'4bit' or '8bit' or None, not '3bit'"),
         ({"quantize": "4bit", "partition": False}, "needs partition=True"),
         ({"quantize": "4bit", "group_size": 6}, "multiple of 4, not 6"),
         ({"example_inputs": torch.zeros(1, WIDTH)}, r"write \(x,\)"),

@@ -17,6 +17,7 @@ from pteron.cli.terminal import console
 
 class Quantize(StrEnum):
     four_bits = "4bit"
+    eight_bits = "8bit"
 
 
 def export(
@@ -30,9 +31,9 @@ def export(
     ],
     output: Annotated[Path, typer.Argument(help="The .pte file to write.")],
     quantize: Annotated[
-        Quantize | None, typer.Option(help="Keep the weights of linears and embeddings in 4 bits.")
+        Quantize | None, typer.Option(help="Keep the weights of linears and embeddings in so many bits.")
     ] = None,
-    group_size: Annotated[int, typer.Option(min=4, help="How many 4-bit weights share a scale.")] = 32,
+    group_size: Annotated[int, typer.Option(min=4, help="How many quantised weights share a scale.")] = 32,
     partition: Annotated[
         bool, typer.Option("--partition/--no-partition", help="Delegate to Vulkan as far as it goes.")
     ] = True,

@@ -16,6 +16,8 @@ from pteron.pte.container import write_file
 if TYPE_CHECKING:
     from torch import nn
 
+QUANTIZATIONS = {"4bit": 4, "8bit": 8}  # bits
+
 
 @dataclass(frozen=True, slots=True)
 class Export:
@@ -45,15 +47,18 @@ def export(
 
     example_inputs: a tuple of arguments, as large as they can become.
     dynamic_shapes: which dimensions may be smaller, as `torch.export.export` takes it.
-    quantize: "4bit" keeps the weights of linear layers and embeddings in 4 bits, `group_size` to a scale.
+    quantize: "4bit" or "8bit" for the weights of linear layers and embeddings, `group_size` to a scale.
+        Kernels read 4-bit weights as they are; 8-bit ones make the file smaller, but each call unpacks them.
     partition: False leaves all operators outside of the Vulkan delegate. Pteron runs them all the same.
     compile_options: for ExecuTorch's `VulkanPartitioner`, such as {"force_fp16": True}.
     constant_methods: numbers and strings that the file keeps as methods, such as {"get_max_seq_len": 128}.
     """
-    if quantize not in (None, "4bit"):
-        raise InputError(f"quantize must be '4bit' or None, not {quantize!r}")
+    if quantize not in (None, *QUANTIZATIONS):
+        raise InputError(
+            f"quantize must be {' or '.join(map(repr, QUANTIZATIONS))} or None, not {quantize!r}"
+        )
     if quantize is not None and not partition:
-        raise InputError("4-bit weights exist only inside the delegate: quantize needs partition=True")
+        raise InputError("quantised weights exist only inside the delegate: quantize needs partition=True")
     if group_size < 1 or group_size % 4:
         raise InputError(f"group_size must be a multiple of 4, not {group_size}")
     lowering, weights = exporters()
@@ -61,9 +66,9 @@ def export(
         raise InputError(
             f"example_inputs must be a tuple of arguments, not {type(example_inputs).__name__}: write (x,)"
         )
-    with quiet():
+    with quiet(), weights.layer_by_layer():
         ready = weights.copy_for_export(module)
-        kept = weights.quantize_4bit(ready, group_size) if quantize else ()
+        kept = weights.quantize_weights(ready, QUANTIZATIONS[quantize], group_size) if quantize else ()
         lowered = lowering.lower(
             ready,
             tuple(example_inputs),

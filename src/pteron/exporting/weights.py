@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -11,6 +13,7 @@ from torchao.quantization.granularity import PerGroup
 from torchao.quantization.quant_api import IntxWeightOnlyConfig, quantize_
 
 EMBEDDING_BLOCK = 32  # the delegate's embedding reads rows in blocks of so many weights
+ATTENTION = "torch's attention reads its weights as tensors of floats"
 LINEAR_BLOCK = 4  # the exporter pads scales to so many outputs, and then fails to trace its own operator
 
 
@@ -20,32 +23,50 @@ def copy_for_export(module: nn.Module) -> nn.Module:
     return copy.deepcopy(module, {id(tensor): tensor for tensor in tensors}).eval()
 
 
-def quantize_4bit(module: nn.Module, group_size: int) -> tuple[str, ...]:
-    """Quantise linears and embeddings in place. Tells which keep their weights, and why."""
+def quantize_weights(module: nn.Module, bits: int, group_size: int) -> tuple[str, ...]:
+    """Quantise linears and embeddings in place, to 4 or 8 bits. Tells which keep their weights, and why."""
     kept = []
-    config = IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(group_size))
+    dtype = {4: torch.int4, 8: torch.int8}[bits]
+    config = IntxWeightOnlyConfig(weight_dtype=dtype, granularity=PerGroup(group_size))
+    inside_attention = {
+        id(attention.out_proj): name
+        for name, attention in module.named_modules()
+        if isinstance(attention, nn.MultiheadAttention)
+    }
     for name, layer in module.named_modules():
-        if not isinstance(layer, (nn.Linear, nn.Embedding)):
-            continue
-        reason = _obstacle(layer, group_size)
-        if reason is None:
-            quantize_(layer, config, lambda part, _, layer=layer: part is layer)
-        else:
-            kept.append(f"{name or type(layer).__name__}: {reason}")
+        if id(layer) in inside_attention:
+            kept.append(f"{inside_attention[id(layer)] or 'MultiheadAttention'}: {ATTENTION}")
+        elif isinstance(layer, (nn.Linear, nn.Embedding)):
+            reason = _obstacle(layer, bits, group_size)
+            if reason is None:
+                quantize_(layer, config, lambda part, _, layer=layer: part is layer)
+            else:
+                kept.append(f"{name or type(layer).__name__}: {reason}")
     return tuple(kept)
 
 
-def _obstacle(layer: nn.Linear | nn.Embedding, group_size: int) -> str | None:
-    """Why the delegate could not run this layer with 4-bit weights."""
+@contextmanager
+def layer_by_layer() -> Iterator[None]:
+    """Without torch's fused transformer layer, which cannot take quantised weights."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _obstacle(layer: nn.Linear | nn.Embedding, bits: int, group_size: int) -> str | None:
+    """Why the delegate could not run this layer with quantised weights."""
     rows, width = layer.weight.shape
     if not layer.weight.is_floating_point():
         return f"its weights are {layer.weight.dtype}"
     if width % group_size:
         return f"rows of {width} weights do not divide into groups of {group_size}"
-    if isinstance(layer, nn.Linear) and rows % LINEAR_BLOCK:
-        return f"{rows} outputs do not divide into blocks of {LINEAR_BLOCK}"
-    if isinstance(layer, nn.Embedding) and width % EMBEDDING_BLOCK:
-        return f"rows of {width} weights do not divide into blocks of {EMBEDDING_BLOCK}"
     if isinstance(layer, nn.Embedding) and layer.max_norm is not None:
         return "max_norm changes its weights"
+    if bits == 4 and isinstance(layer, nn.Linear) and rows % LINEAR_BLOCK:
+        return f"{rows} outputs do not divide into blocks of {LINEAR_BLOCK}"
+    if bits == 4 and isinstance(layer, nn.Embedding) and width % EMBEDDING_BLOCK:
+        return f"rows of {width} weights do not divide into blocks of {EMBEDDING_BLOCK}"
     return None
