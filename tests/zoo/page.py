@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.zoo.exporter import MODES
+from tests.zoo.table import table
 from tests.zoo.trial import Result
 
 PATH = Path(__file__).parents[2] / "docs" / "models.md"
@@ -31,7 +32,11 @@ def page(results: list[Result]) -> str:
 
 
 def summary(results: list[Result]) -> str:
-    lines = ["\n| mode | models | exported | load | right | median CPU |\n|---|---|---|---|---|---|\n"]
+    tried = {result.model for result in results}
+    lines = [
+        f"\n{len(tried)} of the {len(table())} models in the table have been tried so far, not all in every mode.\n"
+    ]
+    lines += ["\n| mode | models | exported | load | right | median CPU |\n|---|---|---|---|---|---|\n"]
     for mode in MODES:
         here = [r for r in results if r.mode == mode]
         if not here:

@@ -15,11 +15,11 @@ LEAN = {
     "timm/test_resnet": "portable dynamic",
     "timm/test_vit": "portable static",
     "transformers/BertModel": "portable dynamic",
-    "transformers/FalconForCausalLM alibi": "vulkan static",
+    "transformers/FalconForCausalLM alibi": "vulkan dynamic",
     "transformers/GPTNeoXForCausalLM": "vulkan dynamic",
-    "transformers/LlamaForCausalLM bfloat16": "portable dynamic",
+    "transformers/LlamaForCausalLM bfloat16": "vulkan static",
     "transformers/Phi3ForCausalLM": "pteron dynamic",
-    "transformers/T5Model": "vulkan static",
+    "transformers/T5Model": "portable dynamic",
     "diffusers/AutoencoderTiny": "vulkan dynamic",
 }
 
