@@ -32,10 +32,8 @@ def page(results: list[Result]) -> str:
 
 
 def summary(results: list[Result]) -> str:
-    tried = {result.model for result in results}
-    lines = [
-        f"\n{len(tried)} of the {len(table())} models in the table have been tried so far, not all in every mode.\n"
-    ]
+    tried = len({result.model for result in results})
+    lines = [f"\n{tried} of the {len(table())} models in the table have been tried, not all in every mode.\n"]
     lines += ["\n| mode | models | exported | load | right | median CPU |\n|---|---|---|---|---|---|\n"]
     for mode in MODES:
         here = [r for r in results if r.mode == mode]
