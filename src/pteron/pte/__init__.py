@@ -1,4 +1,4 @@
-"""The file formats, read and written: `.pte` programs, the Vulkan delegates in them, `.ptd` data files."""
+"""Read and write the file formats: `.pte` programs, the Vulkan delegates in them, `.ptd` data files."""
 
 from pteron.pte.file import ProgramFile
 from pteron.pte.ptd import DataFile, write_ptd

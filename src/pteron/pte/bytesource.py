@@ -1,7 +1,7 @@
-"""A file's bytes, and regions of them.
+"""The bytes of a file, and regions of them.
 
-A path is mapped, not read, so that weights stay on disk until they are used. A `Region` says where bytes lie
-without touching them: two regions are equal if they are the same bytes of the same source.
+A path is memory-mapped, not read: weights stay on disk until they are used. A `Region` names bytes without
+reading them. Two regions are equal if they are the same bytes of the same source.
 """
 
 import mmap
@@ -22,7 +22,7 @@ Openable = str | PathLike[str] | bytes | bytearray | memoryview | BinaryFile
 
 
 class ByteSource:
-    """A file's bytes, and the name by which errors call it."""
+    """The bytes of a file, and the file's name for error messages."""
 
     def __init__(self, source: Openable) -> None:
         self._map: mmap.mmap | None = None
@@ -48,7 +48,7 @@ class ByteSource:
         return Region(self, start, len(self.view) - start if nbytes is None else nbytes)
 
     def read(self, start: int, nbytes: int) -> memoryview:
-        """Some of the bytes. Reading a mapped file that has shrunk would kill the process: refuse instead."""
+        """A view of some bytes. Reading a mapped file that was cut would kill the process: refuse it."""
         end = start + nbytes
         if self._map is not None and self._map.size() < end:
             raise FormatError(
@@ -58,10 +58,10 @@ class ByteSource:
         return self.view[start:end]
 
     def close(self) -> None:
-        """Let go of the file. Views that are still held keep their bytes alive."""
+        """Close the file. Views that somebody still holds keep their bytes alive."""
         self._view = None
         if self._map is not None:
-            with suppress(BufferError):  # a view is still held; the mapping goes when the last one does
+            with suppress(BufferError):  # somebody holds a view: the mapping is freed with the last view
                 self._map.close()
             self._map = None
 
@@ -75,7 +75,7 @@ class ByteSource:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Where some bytes of a source lie. Its slices are regions too; `view` reads it."""
+    """A range of bytes in a source. A slice of a region is a region. `view` reads the bytes."""
 
     source: ByteSource
     start: int

@@ -1,7 +1,7 @@
-"""What `.pte` and `.ptd` files share: a FlatBuffer with a header after its identifier, then data segments.
+"""The layout that `.pte` and `.ptd` files share: a FlatBuffer that contains a header, then data segments.
 
 0                  root offset, identifier
-8                  header: magic, its own length, and where everything is
+8                  header: magic, header length, offsets and sizes of the parts
 ...                FlatBuffer
 segment_base       segment 0, padding, segment 1, ...
 """
@@ -24,7 +24,7 @@ Blob = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a file's parts lie, in bytes from its start."""
+    """The position of each part of a file, in bytes from its start."""
 
     flatbuffer_end: int
     segment_base: int = 0  # 0: there are no segments
@@ -35,12 +35,12 @@ class Extent:
         promised = max(self.flatbuffer_end, self.segment_base + self.segment_bytes)
         if promised > len(data):
             raise FormatError(
-                f"{what}: truncated: the header promises {promised} bytes, the file has {len(data)}"
+                f"{what}: truncated: the header says {promised} bytes, the file has {len(data)}"
             )
         if 0 < self.segment_base < self.flatbuffer_end:
             raise FormatError(
                 f"{what}: segments begin at byte {self.segment_base}, "
-                f"inside the program that ends at {self.flatbuffer_end}"
+                f"inside the program, which ends at {self.flatbuffer_end}"
             )
 
 
@@ -48,9 +48,9 @@ class Segments(Sequence[Region]):
     """A file's data segments, each a region of the file."""
 
     def __init__(self, data: ByteSource, extent: Extent, table: Sequence[DataSegment], what: str) -> None:
-        # A program without constants has an empty segment for them, and no header.
+        # A program without constants has one empty segment for them, and no header.
         if any(segment.size for segment in table) and not extent.segment_base:
-            raise FormatError(f"{what}: there are {len(table)} segments, but the header does not say where")
+            raise FormatError(f"{what}: there are {len(table)} segments, but the header gives no position")
         base = extent.segment_base
         self._regions = [_region(data, base, item, f"{what}: segment {i}") for i, item in enumerate(table)]
         self._what = what
@@ -60,7 +60,7 @@ class Segments(Sequence[Region]):
 
     def __getitem__(self, index: int) -> Region:  # type: ignore[override]  # segments are not sliced
         if not 0 <= index < len(self._regions):
-            raise FormatError(f"{self._what}: segment {index} is wanted, but there are {len(self._regions)}")
+            raise FormatError(f"{self._what}: segment {index} is used, but there are {len(self._regions)}")
         return self._regions[index]
 
 
@@ -73,7 +73,7 @@ def _region(data: ByteSource, base: int, segment: DataSegment, where: str) -> Re
 
 
 def place(segments: Iterable[Blob], alignment: int) -> tuple[DataSegment, ...]:
-    """Where each segment goes, relative to the first."""
+    """The offset and size of each segment, relative to the first."""
     if alignment < 1 or alignment & (alignment - 1):
         raise ValueError(f"alignment {alignment} is not a power of two")
     placed = []
@@ -96,7 +96,7 @@ def extent_of(flatbuffer_end: int, placed: Sequence[DataSegment], alignment: int
 def file_chunks(
     head: Blob, extent: Extent, placed: Sequence[DataSegment], segments: Sequence[Blob]
 ) -> Iterator[Blob]:
-    """The bytes of a whole file, piece by piece: nothing large is ever copied or joined."""
+    """The bytes of a whole file as a sequence of pieces. Large pieces are never copied or joined."""
     yield head
     written = len(head)
     for where, segment in zip(placed, segments, strict=True):
@@ -107,7 +107,7 @@ def file_chunks(
 
 
 def write_file(path: str | os.PathLike[str], chunks: Iterable[Blob]) -> None:
-    """Write under a temporary name, then rename: no reader ever sees half a file."""
+    """Write to a temporary file, then rename it: no reader ever sees half a file."""
     target = Path(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
@@ -125,7 +125,7 @@ def write_file(path: str | os.PathLike[str], chunks: Iterable[Blob]) -> None:
 
 
 def _share_like_open(handle: int) -> None:
-    """Give a temporary file, which is private, the mode that open() would have given it."""
+    """Give the temporary file, which is private, the mode that open() gives a new file."""
     if hasattr(os, "fchmod"):
         mask = os.umask(0)
         os.umask(mask)

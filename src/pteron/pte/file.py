@@ -17,7 +17,7 @@ from pteron.pte.validate import check_index, check_program
 
 
 class ProgramFile:
-    """A program and its data. It hands out regions of the file; nothing is read before their `view` is.
+    """A program and its data. It returns regions of the file; bytes are read only by `Region.view`.
 
     with ProgramFile.open("model.pte") as file:
         plan = file.plan("forward")
@@ -27,7 +27,7 @@ class ProgramFile:
     def __init__(
         self, data: ByteSource, program: schema.Program, segments: Segments, external: list[DataFile]
     ) -> None:
-        """Use `open`."""
+        """Call `open` instead."""
         self.program = program
         self._bytes = data
         self._segments: Segments | None = segments
@@ -42,11 +42,11 @@ class ProgramFile:
     def open(cls, source: Openable, data_paths: Iterable[Openable] = ()) -> Self:
         """Open a program from a path (which is mapped, not read), bytes, or a binary file.
 
-        `data_paths` are the `.ptd` files that hold what the program left outside. Raises FormatError unless
-        the file is sound and all of the program's references are in range.
+        `data_paths` are the `.ptd` files with the data that is stored outside the program. Raises FormatError
+        if the file is damaged or if a reference in the program is out of range.
         """
         if isinstance(data_paths, str | bytes | PathLike):
-            raise TypeError("data_paths is a sequence of paths: put the one path in a list")
+            raise TypeError("data_paths is a sequence of paths: put a single path in a list")
         data = ByteSource(source)
         external: list[DataFile] = []
         try:
@@ -62,7 +62,7 @@ class ProgramFile:
         return tuple(self._plans)
 
     def plan(self, name: str) -> schema.ExecutionPlan:
-        """The method called `name`; KeyError lists those there are."""
+        """The method called `name`. A KeyError lists the methods of the program."""
         try:
             return self._plans[name]
         except KeyError:
@@ -75,13 +75,13 @@ class ProgramFile:
         return self._segments[index]
 
     def named_data(self, key: str) -> Region:
-        """What is stored under `key`, in the program or else in the `.ptd` files."""
+        """The data stored under `key`, in the program or in one of the `.ptd` files."""
         if key in self._named:
             return self.segment(self._named[key])
         return self._external_data(key)
 
     def delegate_blob(self, delegate: schema.BackendDelegate) -> Region:
-        """What the exporter prepared for a backend."""
+        """The bytes that the exporter prepared for a backend."""
         where = delegate.processed
         if where.location == schema.DataLocation.SEGMENT:
             return self.segment(where.index)
@@ -90,7 +90,7 @@ class ProgramFile:
         return self._inline_region("delegate", where.index, inline[where.index].data)
 
     def tensor_data(self, tensor: schema.Tensor) -> Region | None:
-        """A constant's bytes, or a mutable tensor's initial ones; None where there are none."""
+        """The bytes of a constant, or the initial bytes of a mutable tensor; None if there are none."""
         data = self._stored_data(tensor)
         if data is None:
             return None
@@ -102,7 +102,7 @@ class ProgramFile:
         return data[: tensor.nbytes]
 
     def close(self) -> None:
-        """Let go of the files. Views that are still held keep their bytes alive."""
+        """Close the files. Views that somebody still holds keep their bytes alive."""
         self._segments = None
         _close_all(self._bytes, self._external)
 
@@ -115,7 +115,7 @@ class ProgramFile:
         self.close()
 
     def _stored_data(self, tensor: schema.Tensor) -> Region | None:
-        """From where a tensor's bytes begin to the end of what holds them."""
+        """The region from a tensor's first byte to the end of the segment or buffer that holds it."""
         extra = tensor.extra_tensor_info or schema.ExtraTensorInfo()
         if extra.location == schema.TensorDataLocation.EXTERNAL:
             return self._external_data(extra.fully_qualified_name or "")
@@ -147,7 +147,7 @@ class ProgramFile:
         return segment[offset:]
 
     def _inline_region(self, kind: str, index: int, data: memoryview) -> Region:
-        """Bytes inside the FlatBuffer: a source of their own, the same one each time."""
+        """Bytes inside the FlatBuffer, as a source of their own. Each call returns the same source."""
         return self._inline.setdefault((kind, index), ByteSource(data).region())
 
     def _external_data(self, key: str) -> Region:

@@ -1,7 +1,7 @@
-"""FlatBuffer tables declared as dataclasses, and one codec for all of them.
+"""FlatBuffer tables declared as dataclasses, with one codec for all of them.
 
-A class marked `@table` lists its fields in slot order; their annotations name the wire types, their defaults
-are the schema's defaults, and a field without a default must be present. Nothing else is written per table:
+A class marked `@table` lists its fields in slot order. Annotations give the wire types, defaults are the
+schema's defaults, and a field without a default is required. A table needs no other code:
 
     @table
     class Tensor:
@@ -12,7 +12,7 @@ are the schema's defaults, and a field without a default must be present. Nothin
         info: ExtraTensorInfo | None = None                         # a nested table
         value: Int | Double | String | None = None                  # a union: two slots, tags in this order
 
-`decode` takes bytes to records and `encode` takes them back. Fields that a newer schema appended are ignored.
+`decode` turns bytes into records, `encode` turns records into bytes. Fields of newer schemas are ignored.
 """
 
 import types
@@ -23,7 +23,7 @@ from functools import cached_property
 from struct import Struct, error, unpack_from
 from typing import Annotated, Any, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
-from pteron.pte.wire import U32, Sink, Source
+from pteron.pte.wire import U32, WireReader, WireWriter
 
 __all__ = [
     "NO_BYTES", "decode", "encode", "f64", "i8", "i32", "i64", "table", "u8", "u32", "u64",
@@ -41,46 +41,46 @@ f64 = Annotated[float, "d"]
 
 NO_BYTES = memoryview(b"")
 
-# Reads one field of the table at a position. A vtable turns each field of a layout into one of these.
-Step = Callable[[Source, int], Any]
+# Reads one field of the table at a position. There is one per field and vtable.
+Step = Callable[[WireReader, int], Any]
 
 
 @dataclass_transform(frozen_default=True)
 def table(cls: type[T]) -> type[T]:
-    """Declare a FlatBuffer table: a frozen, slotted dataclass that `decode` and `encode` understand."""
+    """Declare a FlatBuffer table: a frozen dataclass with slots that `decode` and `encode` can handle."""
     return dataclass(frozen=True, slots=True)(cls)
 
 
 def decode(cls: type[T], data: memoryview, *, identifier: bytes, what: str) -> T:
-    """Read the root table of `data`. Every fault is a FormatError that begins with `what`."""
-    source = Source(data, what)
-    record: T = _layout_of(cls).read(source, source.root(identifier))
+    """Read the root table of `data`. Every error is a FormatError that begins with `what`."""
+    reader = WireReader(data, what)
+    record: T = _layout_of(cls).read(reader, reader.root(identifier))
     return record
 
 
 def encode(record: object, *, identifier: bytes, reserve: int = 0) -> bytes:
-    """Write `record` as a root table, leaving `reserve` zero bytes after the identifier."""
-    sink = Sink(identifier, reserve)
-    _layout_of(type(record)).write(sink, 0, record)
-    return sink.finish()
+    """Write `record` as the root table. Leave `reserve` zero bytes after the identifier."""
+    writer = WireWriter(identifier, reserve)
+    _layout_of(type(record)).write(writer, 0, record)
+    return writer.finish()
 
 
 class _Kind(ABC):
-    """How one sort of field lies on the wire. `widths` are the inline bytes of each slot that it takes."""
+    """How one kind of field is encoded. `widths` are the inline bytes of each slot that the field uses."""
 
     widths: tuple[int, ...] = (4,)
 
     @abstractmethod
     def step(self, offsets: tuple[int, ...], where: str) -> Step:
-        """A reader for this field, in tables where its slots lie at `offsets`."""
+        """A reader of this field, for tables whose slots for it are at `offsets`."""
 
     def inline(self, value: Any, default: Any) -> tuple[bytes | None, ...]:
-        """The bytes for each slot: zeros where `attach` will put an offset, None where nothing is stored."""
+        """The bytes of each slot: zeros where `attach` will write an offset, None where nothing is stored."""
         return (None if value is None else bytes(4),)
 
     @abstractmethod
-    def attach(self, sink: Sink, at: tuple[int, ...], value: Any) -> None:
-        """Write what lies outside the table, and link it from the slots at `at`."""
+    def attach(self, writer: WireWriter, at: tuple[int, ...], value: Any) -> None:
+        """Write the data outside the table, and make the slots at `at` point to it."""
 
 
 class _Scalar(_Kind):
@@ -93,24 +93,24 @@ class _Scalar(_Kind):
         (offset,) = offsets
         unpack = self.struct.unpack_from
         if self.python_type in (int, float, bool):
-            return lambda source, at: unpack(source.data, at + offset)[0]
+            return lambda reader, at: unpack(reader.data, at + offset)[0]
         enum = self.python_type
 
-        def member(source: Source, at: int) -> Any:
-            number = unpack(source.data, at + offset)[0]
+        def member(reader: WireReader, at: int) -> Any:
+            number = unpack(reader.data, at + offset)[0]
             try:
                 return enum(number)
             except ValueError:
-                raise source.error(where, at + offset, f"{number} is no {enum.__name__}") from None
+                raise reader.error(where, at + offset, f"{number} is not a {enum.__name__}") from None
 
         return member
 
     def inline(self, value: Any, default: Any) -> tuple[bytes | None, ...]:
-        # Bytes are compared, not values: -0.0 equals the default 0.0 but must be stored.
+        # Compare bytes, not values: -0.0 equals the default 0.0 but must be stored.
         stored = self.struct.pack(value)
         return (None if stored == self.struct.pack(default) else stored,)
 
-    def attach(self, sink: Sink, at: tuple[int, ...], value: Any) -> None:
+    def attach(self, writer: WireWriter, at: tuple[int, ...], value: Any) -> None:
         pass
 
 
@@ -118,36 +118,36 @@ class _Text(_Kind):
     def step(self, offsets: tuple[int, ...], where: str) -> Step:
         (offset,) = offsets
 
-        def text(source: Source, at: int) -> str:
-            start, count = source.vector(at + offset, 1, where)
-            source.spend(count, start, where)
+        def text(reader: WireReader, at: int) -> str:
+            start, count = reader.vector(at + offset, 1, where)
+            reader.spend(count, start, where)
             try:
-                return str(source.data[start : start + count], "utf-8")
+                return str(reader.data[start : start + count], "utf-8")
             except UnicodeDecodeError as fault:
-                raise source.error(where, start, f"not UTF-8: {fault.reason}") from None
+                raise reader.error(where, start, f"not UTF-8: {fault.reason}") from None
 
         return text
 
-    def attach(self, sink: Sink, at: tuple[int, ...], value: str) -> None:
+    def attach(self, writer: WireWriter, at: tuple[int, ...], value: str) -> None:
         raw = value.encode()
-        sink.vector(at[0], len(raw), 1, raw + b"\0")
+        writer.vector(at[0], len(raw), 1, raw + b"\0")
 
 
 class _Bytes(_Kind):
-    _ALIGNMENT = 16  # what the schemas force for tensor and delegate data, which is used in place
+    _ALIGNMENT = 16  # the schemas require it for tensor and delegate data, which is used in place
 
     def step(self, offsets: tuple[int, ...], where: str) -> Step:
         (offset,) = offsets
 
-        def view(source: Source, at: int) -> memoryview:
-            start, count = source.vector(at + offset, 1, where)
-            return source.data[start : start + count]
+        def view(reader: WireReader, at: int) -> memoryview:
+            start, count = reader.vector(at + offset, 1, where)
+            return reader.data[start : start + count]
 
         return view
 
-    def attach(self, sink: Sink, at: tuple[int, ...], value: memoryview) -> None:
-        sink.align(self._ALIGNMENT, ahead=4)
-        sink.vector(at[0], value.nbytes, 1, value)
+    def attach(self, writer: WireWriter, at: tuple[int, ...], value: memoryview) -> None:
+        writer.align(self._ALIGNMENT, ahead=4)
+        writer.vector(at[0], value.nbytes, 1, value)
 
 
 class _Scalars(_Kind):
@@ -159,15 +159,15 @@ class _Scalars(_Kind):
         (offset,) = offsets
         code, item_size = self.code, self.item_size
 
-        def items(source: Source, at: int) -> tuple[Any, ...]:
-            start, count = source.vector(at + offset, item_size, where)
-            source.spend(count * item_size, start, where)
-            return unpack_from(f"<{count}{code}", source.data, start)
+        def items(reader: WireReader, at: int) -> tuple[Any, ...]:
+            start, count = reader.vector(at + offset, item_size, where)
+            reader.spend(count * item_size, start, where)
+            return unpack_from(f"<{count}{code}", reader.data, start)
 
         return items
 
-    def attach(self, sink: Sink, at: tuple[int, ...], value: tuple[Any, ...]) -> None:
-        sink.vector(at[0], len(value), self.item_size, Struct(f"<{len(value)}{self.code}").pack(*value))
+    def attach(self, writer: WireWriter, at: tuple[int, ...], value: tuple[Any, ...]) -> None:
+        writer.vector(at[0], len(value), self.item_size, Struct(f"<{len(value)}{self.code}").pack(*value))
 
 
 class _Child(_Kind):
@@ -177,10 +177,10 @@ class _Child(_Kind):
     def step(self, offsets: tuple[int, ...], where: str) -> Step:
         (offset,) = offsets
         read = self.layout.read
-        return lambda source, at: read(source, source.follow(at + offset, where))
+        return lambda reader, at: read(reader, reader.follow(at + offset, where))
 
-    def attach(self, sink: Sink, at: tuple[int, ...], value: object) -> None:
-        self.layout.write(sink, at[0], value)
+    def attach(self, writer: WireWriter, at: tuple[int, ...], value: object) -> None:
+        self.layout.write(writer, at[0], value)
 
 
 class _Children(_Kind):
@@ -191,18 +191,18 @@ class _Children(_Kind):
         (offset,) = offsets
         read = self.layout.read
 
-        def children(source: Source, at: int) -> tuple[Any, ...]:
-            start, count = source.vector(at + offset, 4, where)
-            source.spend(count * 4, start, where)
+        def children(reader: WireReader, at: int) -> tuple[Any, ...]:
+            start, count = reader.vector(at + offset, 4, where)
+            reader.spend(count * 4, start, where)
             items = range(start, start + 4 * count, 4)
-            return tuple([read(source, source.follow(item, where)) for item in items])
+            return tuple([read(reader, reader.follow(item, where)) for item in items])
 
         return children
 
-    def attach(self, sink: Sink, at: tuple[int, ...], value: tuple[Any, ...]) -> None:
-        start = sink.vector(at[0], len(value), 4, bytes(4 * len(value)))
+    def attach(self, writer: WireWriter, at: tuple[int, ...], value: tuple[Any, ...]) -> None:
+        start = writer.vector(at[0], len(value), 4, bytes(4 * len(value)))
         for index, child in enumerate(value):
-            self.layout.write(sink, start + 4 * index, child)
+            self.layout.write(writer, start + 4 * index, child)
 
 
 class _Union(_Kind):
@@ -217,15 +217,15 @@ class _Union(_Kind):
         tag_offset, offset = offsets
         layouts, optional = self.layouts, self.optional
 
-        def member(source: Source, at: int) -> Any:
-            tag = source.data[at + tag_offset] if tag_offset else 0
+        def member(reader: WireReader, at: int) -> Any:
+            tag = reader.data[at + tag_offset] if tag_offset else 0
             if tag == 0 and optional:
                 return None
             if not 0 < tag <= len(layouts):
-                raise source.error(where, at + tag_offset, f"unknown union tag {tag}")
+                raise reader.error(where, at + tag_offset, f"unknown union tag {tag}")
             if not offset:
-                raise source.error(where, at, f"union tag {tag} without a value")
-            return layouts[tag - 1].read(source, source.follow(at + offset, where))
+                raise reader.error(where, at, f"union tag {tag} without a value")
+            return layouts[tag - 1].read(reader, reader.follow(at + offset, where))
 
         return member
 
@@ -234,8 +234,8 @@ class _Union(_Kind):
             return (None, None)
         return (bytes([self.tags[type(value)]]), bytes(4))
 
-    def attach(self, sink: Sink, at: tuple[int, ...], value: object) -> None:
-        self.layouts[self.tags[type(value)] - 1].write(sink, at[1], value)
+    def attach(self, writer: WireWriter, at: tuple[int, ...], value: object) -> None:
+        self.layouts[self.tags[type(value)] - 1].write(writer, at[1], value)
 
 
 @dataclass(frozen=True)
@@ -244,19 +244,19 @@ class _Field:
     where: str
     slot: int
     kind: _Kind
-    default: Any  # MISSING: the field must be there
+    default: Any  # MISSING: the field is required
 
     def step(self, offsets: tuple[int, ...]) -> Step:
-        """How to read this field from tables in which its slots lie at `offsets` (0 = absent)."""
+        """The reader of this field, for tables whose slots for it are at `offsets` (0 = absent)."""
         if any(offsets):
             return self.kind.step(offsets, self.where)
         if self.default is MISSING:
             return self._missing
         default = self.default
-        return lambda source, at: default
+        return lambda reader, at: default
 
-    def _missing(self, source: Source, at: int) -> Any:
-        raise source.error(self.where, at, "the field is missing")
+    def _missing(self, reader: WireReader, at: int) -> Any:
+        raise reader.error(self.where, at, "the field is missing")
 
     def inline(self, record: object) -> tuple[bytes | None, ...]:
         value = getattr(record, self.name)
@@ -265,24 +265,24 @@ class _Field:
         except (error, KeyError, TypeError) as fault:
             raise ValueError(f"{self.where} cannot hold {value!r}: {fault}") from None
 
-    def attach(self, sink: Sink, at: tuple[int, ...], record: object) -> None:
+    def attach(self, writer: WireWriter, at: tuple[int, ...], record: object) -> None:
         value = getattr(record, self.name)
         if value is None:
             return
         try:
-            self.kind.attach(sink, at, value)
+            self.kind.attach(writer, at, value)
         except (error, UnicodeEncodeError) as fault:
             raise ValueError(f"{self.where} cannot hold {value!r}: {fault}") from None
 
 
 class _Layout:
-    """What there is to know about a table class, worked out once."""
+    """The fields of a table class, computed once."""
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
         self.name = cls.__name__
 
-    @cached_property  # lazy, so that a class may name itself
+    @cached_property  # computed late, because a class may refer to itself
     def fields(self) -> tuple[_Field, ...]:
         hints = get_type_hints(self.cls, include_extras=True)
         found: list[_Field] = []
@@ -293,21 +293,21 @@ class _Layout:
             slot += len(kind.widths)
         return tuple(found)
 
-    def read(self, source: Source, at: int) -> Any:
-        vtable = source.vtable_of(at, self.name)
-        bound: tuple[int, list[Step]] | None = source.memo.get((self, vtable))
+    def read(self, reader: WireReader, at: int) -> Any:
+        vtable = reader.vtable_of(at, self.name)
+        bound: tuple[int, list[Step]] | None = reader.memo.get((self, vtable))
         if bound is None:
-            bound = source.memo[self, vtable] = self._bind(source, vtable)
+            bound = reader.memo[self, vtable] = self._bind(reader, vtable)
         size, steps = bound
-        source.enter(at, size, self.name)
-        record = self.cls(*[step(source, at) for step in steps])
-        source.leave()
+        reader.enter(at, size, self.name)
+        record = self.cls(*[step(reader, at) for step in steps])
+        reader.leave()
         return record
 
-    def _bind(self, source: Source, vtable: int) -> tuple[int, list[Step]]:
-        """What a vtable says, field by field: (bytes of its tables, one reader per field)."""
-        size, slots = source.vtable(vtable, self.name)
-        source.spend(4 + 2 * len(slots), vtable, self.name)
+    def _bind(self, reader: WireReader, vtable: int) -> tuple[int, list[Step]]:
+        """Read a vtable: (bytes of its tables, one reader per field)."""
+        size, slots = reader.vtable(vtable, self.name)
+        reader.spend(4 + 2 * len(slots), vtable, self.name)
         steps = []
         for field in self.fields:
             offsets = tuple(
@@ -316,19 +316,19 @@ class _Layout:
             )
             for offset, width in zip(offsets, field.kind.widths, strict=True):
                 if offset and not 4 <= offset <= size - width:
-                    why = f"offset {offset} leaves its table of {size} bytes"
-                    raise source.error(field.where, vtable, why)
+                    why = f"offset {offset} is outside its table of {size} bytes"
+                    raise reader.error(field.where, vtable, why)
             steps.append(field.step(offsets))
         return size, steps
 
-    def write(self, sink: Sink, link: int, record: object) -> None:
-        """Write `record` and everything below it, and point the offset at `link` to it."""
+    def write(self, writer: WireWriter, link: int, record: object) -> None:
+        """Write `record` and all of its children. Make the offset at `link` point to it."""
         inline = [slot for field in self.fields for slot in field.inline(record)]
-        table, offsets = sink.table(inline)
-        U32.pack_into(sink.data, link, table - link)
+        table, offsets = writer.table(inline)
+        U32.pack_into(writer.data, link, table - link)
         for field in self.fields:
             at = tuple(table + offset for offset in offsets[field.slot : field.slot + len(field.kind.widths)])
-            field.attach(sink, at, record)
+            field.attach(writer, at, record)
 
 
 _layouts: dict[type, _Layout] = {}
@@ -339,7 +339,7 @@ def _layout_of(cls: type) -> _Layout:
 
 
 def _kind_of(hint: Any) -> _Kind:
-    """The wire kind that an annotation names."""
+    """The wire kind of an annotation."""
     if get_origin(hint) is Annotated:
         python_type, code = get_args(hint)
         return _Scalar(code, python_type)

@@ -1,4 +1,4 @@
-"""A `.pte` file's extended header ("eh00"): how long the program is, and where its segments are."""
+"""The extended header of a `.pte` file ("eh00"): the length of the program, the position of its segments."""
 
 from struct import Struct
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from pteron.errors import FormatError
 from pteron.pte.container import HEADER_AT, Extent
 
-# magic, header bytes, bytes of the program from the file's start, segment base offset
+# magic, length of the header, length of the program from the start of the file, offset of the segments
 _SHORT = Struct("<4sIQQ")
-# ..., bytes of all segments; newer writers state it
+# the same, then the bytes of all segments; newer writers store it
 _LONG = Struct("<4sIQQQ")
 _MAGIC = b"eh00"
 
@@ -16,7 +16,7 @@ RESERVE = _LONG.size
 
 
 def read_header(data: memoryview, what: str) -> Extent:
-    """Where the file's parts lie. The oldest files have no header: they are all program."""
+    """The position of the file's parts. The oldest files have no header: the program is the whole file."""
     if data[HEADER_AT : HEADER_AT + 4] != _MAGIC:
         return Extent(len(data))
     _, length, program_size, base = _unpack(_SHORT, data, what)
@@ -29,7 +29,7 @@ def read_header(data: memoryview, what: str) -> Extent:
 
 
 def write_header(head: bytearray, extent: Extent) -> None:
-    """Fill in the room that was reserved in `head`."""
+    """Fill in the bytes that were reserved in `head`."""
     _LONG.pack_into(
         head, HEADER_AT, _MAGIC, _LONG.size, extent.flatbuffer_end, extent.segment_base, extent.segment_bytes
     )

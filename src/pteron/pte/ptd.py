@@ -1,4 +1,4 @@
-"""`.ptd` files: weights kept outside the program, found by name."""
+"""`.ptd` files: weights that are stored outside the program, by name."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,16 @@ from typing import Annotated
 
 from pteron.errors import FormatError
 from pteron.pte.bytesource import ByteSource, Openable, Region
-from pteron.pte.container import HEADER_AT, Blob, Extent, Segments, extent_of, file_chunks, place, write_file
+from pteron.pte.container import (
+    HEADER_AT,
+    Blob,
+    Extent,
+    Segments,
+    extent_of,
+    file_chunks,
+    place,
+    write_file,
+)
 from pteron.pte.flat import decode, encode, i32, table, u8, u32
 from pteron.pte.schema import DataSegment, ScalarType
 from pteron.pte.sniff import looks_like
@@ -15,7 +24,7 @@ from pteron.pte.validate import check_index
 
 IDENTIFIER = b"FT01"
 
-# magic, header bytes, FlatBuffer offset and size, segment base offset, bytes of all segments
+# magic, length of the header, FlatBuffer offset and size, offset of the segments, bytes of all segments
 _HEADER = Struct("<4sIQQQQ")
 _MAGIC = b"FH01"
 _RESERVE = 48  # the header, padded to a multiple of 16
@@ -44,7 +53,7 @@ class FlatTensor:
 
 
 class DataFile(Mapping[str, Region]):
-    """An open `.ptd` file: the region of each key. `layouts` describes those that are tensors."""
+    """An open `.ptd` file: a region per key. `layouts` describes the regions that are tensors."""
 
     def __init__(self, source: Openable) -> None:
         self._bytes = ByteSource(source)
@@ -68,7 +77,7 @@ class DataFile(Mapping[str, Region]):
         return len(self._index)
 
     def close(self) -> None:
-        """Let go of the file. Views that are still held keep their bytes alive."""
+        """Close the file. Views that somebody still holds keep their bytes alive."""
         self._bytes.close()
 
 
@@ -96,7 +105,7 @@ def write_ptd(
     *,
     alignment: int = 16,
 ) -> None:
-    """Write a `.ptd` file that holds `data` by key."""
+    """Write a `.ptd` file with `data`, a mapping from key to bytes."""
     layouts = layouts or {}
     segments = list(data.values())
     placed = place(segments, alignment)

@@ -1,7 +1,7 @@
-"""The tables of an ExecuTorch program ("ET12"), named as ExecuTorch names them.
+"""The tables of an ExecuTorch program ("ET12"), with ExecuTorch's names.
 
-Fields stand in slot order: never reorder them, only append. Enumerations that Pteron acts upon are enums, and
-an unknown number in them is refused; those it ignores stay plain integers, so that newer files still load.
+Fields are in slot order: never reorder them, only append. A number that Pteron uses is an enum, and an
+unknown value is refused. A number that Pteron ignores is a plain integer, so that newer files still load.
 """
 
 from enum import IntEnum
@@ -69,7 +69,7 @@ _WIDER_THAN_A_BYTE = {
 class TensorShapeDynamism(IntEnum):
     STATIC = 0
     DYNAMIC_BOUND = 1  # sizes are the upper bound
-    DYNAMIC_UNBOUND = 2  # sizes mean nothing
+    DYNAMIC_UNBOUND = 2  # sizes have no meaning
 
 
 class TensorDataLocation(IntEnum):
@@ -115,7 +115,7 @@ class String:
 
 @table
 class IntList:
-    items: tuple[i64, ...] = ()  # ids of Int values, not numbers: a kernel may rewrite what they point to
+    items: tuple[i64, ...] = ()  # ids of Int values, not numbers: a kernel may change these values
 
 
 @table
@@ -163,7 +163,7 @@ class Tensor:
     scalar_type: Annotated[ScalarType, "b"] = ScalarType.BYTE
     storage_offset: i32 = 0
     sizes: tuple[i32, ...] = ()
-    dim_order: tuple[u8, ...] = ()  # outermost to innermost; absent means the order of sizes
+    dim_order: tuple[u8, ...] = ()  # outermost to innermost; empty: the order of sizes
     requires_grad: bool = False
     data_buffer_idx: u32 = 0
     allocation_info: AllocationDetails | None = None
@@ -173,7 +173,7 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the data at the stated sizes, which for a bounded tensor are the largest."""
+        """Bytes of the data at `sizes`. For a tensor with an upper bound these are the largest sizes."""
         return prod(self.sizes) * self.scalar_type.nbytes
 
 
@@ -318,7 +318,7 @@ class NamedData:
 class Program:
     version: u32 = 0
     execution_plan: tuple[ExecutionPlan, ...] = ()
-    constant_buffer: tuple[Buffer, ...] = ()  # deprecated: constant_segment took its place
+    constant_buffer: tuple[Buffer, ...] = ()  # deprecated: replaced by constant_segment
     backend_delegate_data: tuple[BackendDelegateInlineData, ...] = ()
     segments: tuple[DataSegment, ...] = ()
     constant_segment: SubsegmentOffsets | None = None

@@ -1,4 +1,4 @@
-"""What a file is, when it is not what was asked for: half of all loading errors are the wrong file."""
+"""Guess the type of a file that is not a `.pte` file: many loading errors are caused by the wrong file."""
 
 _BY_START = (
     (b"PK\x03\x04", "a zip archive (a .pt, .pt2 or .pth file?): export it to .pte first"),
@@ -24,7 +24,7 @@ _BY_IDENTIFIER = (
 
 
 def looks_like(data: memoryview) -> str:
-    """A guess in words, from the first bytes."""
+    """A description of the file type, guessed from the first bytes."""
     head = bytes(data[:32])
     if not head:
         return "an empty file"
@@ -36,4 +36,4 @@ def looks_like(data: memoryview) -> str:
             return guess
     if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 2**32:
         return "a safetensors file: it holds weights, but no program"
-    return f"something unknown that begins with {head[:8]!r}"
+    return f"an unknown file that begins with {head[:8]!r}"

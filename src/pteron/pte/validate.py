@@ -1,6 +1,6 @@
-"""Whether a program that decoded well also makes sense: every index within what it indexes.
+"""Check that every index in a decoded program is in range.
 
-This is done once, when a file is opened, so that the layers above may index without looking.
+A file is checked once, when it is opened. Later layers can use its indices without a check.
 """
 
 from collections.abc import Iterable
@@ -18,10 +18,10 @@ def check_index(index: int, count: int, noun: str, where: str) -> None:
 
 
 def check_program(program: schema.Program) -> None:
-    """Raise FormatError unless all of the program's references are in range."""
+    """Raise FormatError if a reference in the program is out of range."""
     names = [plan.name for plan in program.execution_plan]
     if len(set(names)) != len(names):
-        raise FormatError(f"program: two methods have one name, among {', '.join(map(repr, names))}")
+        raise FormatError(f"program: two methods have the same name: {', '.join(map(repr, names))}")
     for named in program.named_data:
         where = f"program: named data {named.key!r}"
         check_index(named.segment_index, len(program.segments), "segment", where)
@@ -61,7 +61,7 @@ def _check_value(value: object, plan: schema.ExecutionPlan, where: str) -> None:
 
 
 def _check_items(ids: Iterable[int], plan: schema.ExecutionPlan, kind: Any, where: str) -> None:
-    """A list holds what its type says, and never another list: whoever opens it need not fear a loop."""
+    """Check that a list holds values of its type, and no other list: reading a list cannot recurse."""
     for index in ids:
         check_index(index, len(plan.values), "value", where)
         item = plan.values[index].val
@@ -94,7 +94,7 @@ def _check_call(call: object, plan: schema.ExecutionPlan, chain: schema.Chain, w
             _check_values((move_from, move_to), count, where)
         case schema.JumpFalseCall(condition, destination):
             check_index(condition, count, "value", where)
-            # One past the last instruction is the end of the method.
+            # The index after the last instruction is the end of the method.
             check_index(destination, len(chain.instructions) + 1, "instruction", where)
         case schema.FreeCall(index):
             check_index(index, count, "value", where)

@@ -1,7 +1,7 @@
-"""The Vulkan delegate in a program: a small header ("VH00"), a FlatBuffer graph ("VK00"), inline constants.
+"""The Vulkan delegate in a program: a header ("VH00"), a FlatBuffer graph ("VK00"), inline constants.
 
-Table fields stand in slot order: never reorder them, only append. Storage types and memory layouts are plain
-integers, because Pteron keeps every tensor in a flat buffer and ignores them.
+Table fields are in slot order: never reorder them, only append. Storage types and memory layouts are plain
+integers: Pteron ignores them, because it stores every tensor in a flat buffer.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,12 +20,12 @@ IDENTIFIER = b"VK00"
 
 BACKEND_ID = "VulkanBackend"
 
-# A VkBytes with this offset is not inline: its bytes are the program's named data under `named_key`.
+# A VkBytes with this offset is not inline: `named_key` is the key of its bytes in the program's named data.
 NAMED_OFFSET = 2**64 - 1
 
 _DEFAULT = 255
 
-# magic (after four zero bytes), header bytes, FlatBuffer offset and size, constants offset and size
+# magic (after four zero bytes), length of the header, FlatBuffer offset and size, constants offset and size
 _HEADER = Struct("<4x4sHIIIQ")
 _MAGIC = b"VH00"
 _FLATBUFFER_AT = 32
@@ -48,18 +48,18 @@ class VkDataType(IntEnum):
 class OperatorCall:
     node_id: u32 = 0
     name: str = ""
-    args: tuple[i32, ...] = ()  # value ids: every argument of the operator's schema, then the output
+    args: tuple[i32, ...] = ()  # value ids: the arguments of the operator's schema, then the output
 
 
 @table
 class VkTensor:
     datatype: Annotated[VkDataType, "b"] = VkDataType.BOOL
     dims: tuple[u32, ...] = ()  # the largest shape
-    constant_id: i32 = 0  # negative: not a constant
-    mem_obj_id: i32 = 0  # negative: memory of its own
+    constant_id: i32 = 0  # negative: no constant
+    mem_obj_id: i32 = 0  # negative: it shares no memory
     storage_type: u8 = _DEFAULT
     memory_layout: u8 = _DEFAULT
-    staging_datatype: Annotated[VkDataType, "b"] = VkDataType.UNSET  # what the host passes in
+    staging_datatype: Annotated[VkDataType, "b"] = VkDataType.UNSET  # the type that the host passes
 
 
 @table
@@ -141,13 +141,13 @@ class VkGraph:
 
 @dataclass(frozen=True, slots=True)
 class VkDelegate:
-    """A delegate's graph, and the region of the blob that holds its inline constants."""
+    """The graph of a delegate, and the region of the blob with its inline constants."""
 
     graph: VkGraph
     inline: Region
 
     def constant(self, index: int, named: Callable[[str], Region]) -> Region:
-        """The region of constant `index`. `named` finds those that are in the program's named data."""
+        """The region of constant `index`. `named` returns a region of the program's named data by key."""
         check_index(index, len(self.graph.constants), "constant", "delegate")
         where = f"delegate: constant {index}"
         entry = self.graph.constants[index]
@@ -156,12 +156,12 @@ class VkDelegate:
         if entry.offset != NAMED_OFFSET:
             return _take(self.inline, entry.offset, entry.length, f"{where}: inline data")
         if not entry.named_key:
-            raise FormatError(f"{where} lies in named data, but has no key")
+            raise FormatError(f"{where} is in named data, but has no key")
         return _take(named(entry.named_key), 0, entry.length, f"{where}: named data {entry.named_key!r}")
 
 
 def read_delegate(source: Region | Blob) -> VkDelegate:
-    """Open a delegate blob. All ids in the graph are in range afterwards."""
+    """Read a delegate blob, and check that all ids in the graph are in range."""
     region = source if isinstance(source, Region) else ByteSource(source).region()
     blob = region.view
     if len(blob) < _HEADER.size or blob[4:8] != _MAGIC:
@@ -177,7 +177,7 @@ def read_delegate(source: Region | Blob) -> VkDelegate:
             f"delegate: constants at {inline_start} overlap the graph at {start}..{start + size}"
         )
     flatbuffer = _take(region, start, size, "delegate: graph").view
-    # Size 0 means all that remains: the exporter leaves the field empty when it writes no constants inline.
+    # Size 0 means the rest of the blob: the exporter writes 0 when it stores no constants inline.
     inline_size = inline_size or max(len(blob) - inline_start, 0)
     inline = _take(region, inline_start, inline_size, "delegate: constants") if inline_size else region[:0]
     graph = decode(VkGraph, flatbuffer, identifier=IDENTIFIER, what="delegate")
@@ -186,7 +186,7 @@ def read_delegate(source: Region | Blob) -> VkDelegate:
 
 
 def write_delegate(graph: VkGraph, inline: Blob = b"") -> bytes:
-    """The blob that `read_delegate` reads back."""
+    """A blob that `read_delegate` can read."""
     _check_graph(graph)
     flatbuffer = encode(graph, identifier=IDENTIFIER)
     flatbuffer_end = _FLATBUFFER_AT + len(flatbuffer)
@@ -204,7 +204,7 @@ def _take(data: Region, start: int, size: int, what: str) -> Region:
 
 
 def _check_graph(graph: VkGraph) -> None:
-    """Raise FormatError unless every id in the graph refers to something."""
+    """Raise FormatError if an id in the graph is out of range."""
     count = len(graph.values)
     for number, call in enumerate(graph.chain):
         _check_ids(call.args, count, f"delegate: operator {number} ({call.name})")

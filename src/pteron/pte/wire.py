@@ -1,9 +1,9 @@
-"""The bytes of a FlatBuffer, checked on the way in and aligned on the way out.
+"""The bytes of a FlatBuffer: checked reads and aligned writes.
 
-`Source` reads: every offset, length and vtable is tested against the buffer before it is used, and all that
-is visited is charged to a budget, so that a hostile file can neither reach outside its buffer nor make a few
-bytes cost much work. `Sink` writes, front to back: a parent leaves room for each offset and patches it once
-the child has a place. Neither knows what the fields mean; that is `flat`'s part.
+`WireReader` checks every offset, length and vtable against the buffer before it uses it. It also counts the
+bytes that it visits, up to a limit. A hostile file can therefore neither read outside its buffer nor cause
+much work with few bytes. `WireWriter` writes from front to back: a parent reserves space for each offset, and
+fills it in when the child's position is known. `flat` knows what the fields mean; this module does not.
 """
 
 from struct import Struct, pack_into, unpack_from
@@ -15,20 +15,20 @@ U32 = Struct("<I")
 _I32 = Struct("<i")
 _VTABLE_HEAD = Struct("<HH")
 
-# Sharing children is legal, and honest writers do it for strings and small tables, which visits a byte a few
-# times over. More than this, and the file is built to explode.
+# Several parents may share a child. Normal writers share strings and small tables, so a byte is visited a
+# few times. A file that needs more visits than this is hostile.
 _VISITS_PER_BYTE = 8
 _FREE_BYTES = 1024
 
-# Deeper than any schema here nests, and shallow enough for Python's own stack.
+# More than any schema here needs, and less than the limit of Python's stack.
 _MAX_DEPTH = 64
 
-# vtable distances are signed 32-bit, so this is as far as any FlatBuffer reaches.
+# vtable distances are signed 32-bit integers, so a FlatBuffer cannot be larger.
 _MAX_SIZE = 2**31 - 1
 
 
-class Source:
-    """One FlatBuffer being read. `what` names it in errors: "program", "delegate"."""
+class WireReader:
+    """Reads one FlatBuffer. `what` names it in errors: "program", "delegate"."""
 
     __slots__ = ("_budget", "_depth", "data", "memo", "size", "what")
 
@@ -36,7 +36,7 @@ class Source:
         self.data = data
         self.size = len(data)
         self.what = what
-        # What a layout has learnt about a vtable. Tables of one shape share it: most need only a look-up.
+        # The decoded vtables, by layout and position. Most tables share a vtable with others.
         self.memo: dict[tuple[object, int], Any] = {}
         self._budget = self.size * _VISITS_PER_BYTE + _FREE_BYTES
         self._depth = 0
@@ -45,7 +45,7 @@ class Source:
         return FormatError(f"{self.what}: {where} at byte {at}: {why}")
 
     def root(self, identifier: bytes) -> int:
-        """Where the root table lies, after the file identifier has been checked."""
+        """The position of the root table. Checks the file identifier first."""
         if self.size < 8:
             raise self.error("root", 0, f"{self.size} bytes are too few for a FlatBuffer")
         found = bytes(self.data[4:8])
@@ -54,7 +54,7 @@ class Source:
         return self.follow(0, "root")
 
     def follow(self, at: int, where: str) -> int:
-        """The position that the offset at `at` points to; four bytes are certain to be readable there."""
+        """The position that the offset at `at` points to. At least four bytes can be read there."""
         distance: int = U32.unpack_from(self.data, at)[0]
         target = at + distance
         if distance == 0 or target + 4 > self.size:
@@ -70,14 +70,14 @@ class Source:
         return start + 4, count
 
     def vtable_of(self, table: int, where: str) -> int:
-        """The position of a table's vtable; its first four bytes are certain to be readable."""
+        """The position of a table's vtable. At least four bytes can be read there."""
         vtable: int = table - _I32.unpack_from(self.data, table)[0]
         if not 0 <= vtable <= self.size - 4:
             raise self.error(where, table, f"vtable at {vtable} lies outside the buffer ({self.size} bytes)")
         return vtable
 
     def vtable(self, at: int, where: str) -> tuple[int, tuple[int, ...]]:
-        """(bytes of the table, offset of each slot within it) as a vtable states them."""
+        """Decode a vtable: (bytes of the table, offset of each slot in the table)."""
         vtable_size, table_size = _VTABLE_HEAD.unpack_from(self.data, at)
         if vtable_size < 4 or vtable_size % 2 or at + vtable_size > self.size:
             raise self.error(where, at, f"vtable of {vtable_size} bytes is malformed or runs past the end")
@@ -86,7 +86,7 @@ class Source:
         return table_size, unpack_from(f"<{vtable_size // 2 - 2}H", self.data, at + 4)
 
     def enter(self, at: int, nbytes: int, where: str) -> None:
-        """Go into a table of `nbytes`; `leave` comes back out."""
+        """Begin to read a table of `nbytes`; `leave` ends it."""
         if at + nbytes > self.size:
             raise self.error(where, at, f"table of {nbytes} bytes runs past the end ({self.size} bytes)")
         self._depth += 1
@@ -98,14 +98,14 @@ class Source:
         self._depth -= 1
 
     def spend(self, nbytes: int, at: int, where: str) -> None:
-        """Charge `nbytes` of reading to the budget."""
+        """Count `nbytes` of reading against the limit."""
         self._budget -= nbytes
         if self._budget < 0:
             raise self.error(where, at, f"children are shared beyond {_VISITS_PER_BYTE}x the buffer's size")
 
 
-class Sink:
-    """One FlatBuffer being written. `reserve` bytes after the identifier are left for a header."""
+class WireWriter:
+    """Writes one FlatBuffer. `reserve` bytes after the identifier are left for a header."""
 
     __slots__ = ("_vtables", "data")
 
@@ -114,7 +114,7 @@ class Sink:
         self._vtables: dict[bytes, int] = {}
 
     def link(self, at: int) -> None:
-        """Make the offset at `at` point to whatever is written next."""
+        """Make the offset at `at` point to the next bytes that are written."""
         pack_into("<I", self.data, at, len(self.data) - at)
 
     def align(self, alignment: int, ahead: int = 0) -> None:
@@ -122,8 +122,8 @@ class Sink:
         self.data.extend(bytes(-(len(self.data) + ahead) % alignment))
 
     def vector(self, at: int, count: int, item_size: int, payload: bytes | memoryview) -> int:
-        """Write a vector, point the offset at `at` to it, and return where its items start."""
-        # Both the count and the items must be aligned, and the count stands directly before the items.
+        """Write a vector, make the offset at `at` point to it, and return the position of its items."""
+        # The count and the items must both be aligned, and the count is directly before the items.
         self.align(max(item_size, 4), ahead=4)
         self.link(at)
         self.data += U32.pack(count)
@@ -132,7 +132,7 @@ class Sink:
         return start
 
     def table(self, slots: list[bytes | None]) -> tuple[int, list[int]]:
-        """Write a table from its slots' inline bytes (None = absent): (its position, each slot's offset)."""
+        """Write a table from the inline bytes of its slots (None = absent): (its position, slot offsets)."""
         offsets, size = _pack_slots(slots)
         vtable = self._vtable(offsets, size)
         self.align(8)
@@ -149,8 +149,8 @@ class Sink:
         return bytes(self.data)
 
     def _vtable(self, offsets: list[int], table_size: int) -> int:
-        """The position of a vtable with these offsets: an earlier one where there is one."""
-        while offsets and offsets[-1] == 0:  # absent slots at the end need not be stated
+        """The position of a vtable with these offsets: an existing one, or a new one."""
+        while offsets and offsets[-1] == 0:  # absent slots at the end are not stored
             offsets = offsets[:-1]
         body = Struct(f"<{len(offsets) + 2}H").pack(2 * len(offsets) + 4, table_size, *offsets)
         if body not in self._vtables:
@@ -161,11 +161,11 @@ class Sink:
 
 
 def _pack_slots(slots: list[bytes | None]) -> tuple[list[int], int]:
-    """(offset of each slot in its table, 0 where absent; bytes of the table)."""
+    """(offset of each slot in the table, 0 if absent; bytes of the table)."""
     offsets = [0] * len(slots)
     size = 4
     present = [slot for slot, inline in enumerate(slots) if inline is not None]
-    # A table starts at a multiple of 8, so 4-byte items go first, beside the 4-byte vtable distance.
+    # A table starts at a multiple of 8. 4-byte items go first, after the 4-byte vtable distance.
     for slot in sorted(present, key=lambda slot: _PACKING_ORDER[len(slots[slot] or b"")]):
         width = len(slots[slot] or b"")
         size += -size % width

@@ -1,4 +1,4 @@
-"""Writing `.pte` files: the mirror of `file`."""
+"""Write `.pte` files: the reverse of `file`."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from pteron.pte.validate import check_program
 def program_chunks(
     program: schema.Program, segments: Sequence[Blob], *, alignment: int = 16
 ) -> Iterator[Blob]:
-    """The bytes of a `.pte` file, piece by piece. `program.segments` is filled in from `segments`."""
+    """The bytes of a `.pte` file as a sequence of pieces. `program.segments` is computed from `segments`."""
     placed = place(segments, alignment)
     program = replace(program, segments=placed)
     check_program(program)
@@ -31,8 +31,8 @@ def write_pte(
     *,
     alignment: int = 16,
 ) -> None:
-    """Write a program and its segments. These are streamed, and the file appears whole or not at all.
+    """Write a program and its segments. Segments are streamed. A file is written completely or not at all.
 
-    Stock ExecuTorch runs only programs that have a `constant_segment` with one offset or more.
+    Stock ExecuTorch runs only programs with a `constant_segment` that has at least one offset.
     """
     write_file(path, program_chunks(program, segments, alignment=alignment))

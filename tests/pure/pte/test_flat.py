@@ -212,7 +212,7 @@ class TestDamage:
     @pytest.mark.parametrize("offset", [1, 3, 5, 4000])
     def test_field_outside_its_table(self, offset: int) -> None:
         data = handmade(("i", -8), ("i", 1), ("H", 6), ("H", 8), ("H", offset))
-        self.refused(Leaf, data, r"Leaf\.number .* leaves its table of 8 bytes")
+        self.refused(Leaf, data, r"Leaf\.number .* is outside its table of 8 bytes")
 
     @pytest.mark.parametrize("offset", [0, 5000, 2**32 - 1])
     def test_string_offset(self, offset: int) -> None:

@@ -62,7 +62,7 @@ class TestSources:
             ProgramFile.open(memoryview(RMS.read_bytes())[::2])
 
     def test_one_data_path_is_not_a_sequence(self) -> None:
-        with pytest.raises(TypeError, match="put the one path in a list"):
+        with pytest.raises(TypeError, match="put a single path in a list"):
             ProgramFile.open(RMS, "model.ptd")
 
     def test_missing_path(self, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ class TestWrongFiles:
 class TestHeader:
     def test_truncated_segments(self) -> None:
         data = RMS.read_bytes()
-        promise = rf"truncated: the header promises {len(data)} bytes, the file has {len(data) - 1}"
+        promise = rf"truncated: the header says {len(data)} bytes, the file has {len(data) - 1}"
         with pytest.raises(FormatError, match=promise):
             ProgramFile.open(data[:-1])
 
@@ -145,7 +145,7 @@ class TestHeader:
 
     def test_absent_header_with_segments(self) -> None:
         program = dataclasses.replace(one_method(), segments=(schema.DataSegment(0, 8),))
-        with pytest.raises(FormatError, match="does not say where"):
+        with pytest.raises(FormatError, match="gives no position"):
             ProgramFile.open(encode(program, identifier=b"ET12"))
 
 
@@ -162,7 +162,7 @@ class TestMethods:
 
     def test_two_methods_of_one_name(self) -> None:
         data = encode(schema.Program(execution_plan=(schema.ExecutionPlan("f"),) * 2), identifier=b"ET12")
-        with pytest.raises(FormatError, match="one name"):
+        with pytest.raises(FormatError, match="the same name"):
             ProgramFile.open(data)
 
 
@@ -173,7 +173,7 @@ class TestDelegates:
     def test_in_a_segment(self) -> None:
         with ProgramFile.open(to_bytes(one_method(), (b"first", b"second"))) as file:
             assert bytes(file.delegate_blob(self.delegate(DataLocation.SEGMENT, 1))) == b"second"
-            with pytest.raises(FormatError, match="segment 2 is wanted, but there are 2"):
+            with pytest.raises(FormatError, match="segment 2 is used, but there are 2"):
                 file.delegate_blob(self.delegate(DataLocation.SEGMENT, 2))
 
     def test_inline(self) -> None:

@@ -55,8 +55,8 @@ def test_truncation_at_every_byte(path: Path) -> None:
         (4, "I", 0, "not a .ptd file"),
         (8, "I", 0, "expected a b'FH01' header"),
         (12, "I", 39, "of 39 bytes"),
-        (24, "Q", 2**40, "truncated: the header promises"),
-        (32, "Q", 0, "does not say where"),
+        (24, "Q", 2**40, "truncated: the header says"),
+        (32, "Q", 0, "gives no position"),
     ],
 )
 def test_damaged_header(path: Path, at: int, code: str, value: int, match: str) -> None:
