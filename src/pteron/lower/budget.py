@@ -1,14 +1,14 @@
-"""How much lowering may make of one file.
+"""A limit on the size of the graph that is made from one file.
 
-Loops are unrolled and delegates are inlined, so a small file can ask for a graph without end. All methods of
-a file share one budget, and the error says how to raise it.
+Loops are unrolled and delegates are inlined, so a small file can ask for a huge graph. All methods of a file
+share one budget. The error says how to raise it.
 """
 
 from __future__ import annotations
 
 from pteron.errors import UnsupportedError
 
-# The largest language models have some thousands. Each costs a load about a tenth of a millisecond.
+# The largest language models have some thousands. Each node adds about 0.1 ms to a load.
 MAX_NODES = 50_000
 
 # Instructions, values and look-ups that cost time, but add no node.
@@ -28,7 +28,7 @@ class Budget:
         self._steps = max_nodes * STEPS_PER_NODE
 
     def add_node(self, reads: int) -> None:
-        """Count a node; one that reads many values counts as several."""
+        """Count a node. A node that reads many values counts as several."""
         self._nodes -= 1 + reads // 64
         self._check()
 

@@ -1,4 +1,4 @@
-"""A graph in the making: its values, its nodes, and what had to be left out."""
+"""A graph under construction: its values, its nodes, and the problems found."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ WRITE_BACK = "pteron.write_back"
 NO_OPERATOR = "there is no such operator"
 VIEW = "aten.view_copy.default"
 
-# What can be done with complex tensors, beside views of them.
+# The operators that accept complex tensors, besides views.
 OF_COMPLEX = frozenset({"aten._conj_physical.default", "aten.view_as_real_copy.default"})
 
 
 class Builder:
-    """Values and nodes, added one by one. What cannot be added becomes a problem, so that all are listed."""
+    """Adds values and nodes. What cannot be added is recorded as a problem, so that all can be listed."""
 
     def __init__(self, name: str, budget: Budget | None = None) -> None:
         self.graph = Graph(name)
@@ -47,7 +47,7 @@ class Builder:
         self.problems.append(Problem(what, where, why))
 
     def node(self, name: str, args: Iterable[Arg], origin: str) -> None:
-        """Add a call of an operator. Its outputs are its last argument."""
+        """Add a call of an operator. The last argument holds its outputs."""
         args = tuple(args)
         spec = registry.find(name)
         if spec is None:
@@ -64,7 +64,7 @@ class Builder:
         self.budget.add_node(len(reads))
         target = bound[-1]
         if isinstance(target, Tensor) and target in reads:
-            # A buffer mutation writes what it reads, which no dispatch may: compute apart, then store.
+            # A buffer mutation writes the buffer that it reads. No dispatch may do this: compute, then copy.
             result = self.tensor(target.dtype, target.max_shape, f"{target.name}.new")
             self.node(name, [*bound[:-1], result], origin)
             self.node(WRITE_BACK, [result, target, None], origin)
@@ -78,7 +78,7 @@ class Builder:
 
     @contextmanager
     def only_when(self, condition: SymInt, origin: str) -> Iterator[None]:
-        """Nodes added meanwhile run only in calls in which the condition holds."""
+        """Nodes added inside the `with` run only in calls where the condition holds."""
         outer = self._when
         if outer is not None:
             both = self.symint(f"{outer.name}&{condition.name}")

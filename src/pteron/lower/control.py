@@ -1,12 +1,12 @@
-"""Control flow: the jumps of a program as branches and loops, and those as a part of the graph.
+"""Control flow: the jumps of a program become branches and loops, and these become nodes.
 
-A graph has no jumps. What decides them is of one of two kinds. An integer that the host knows before
-the call (a size, a position, an element of an input) makes the nodes of a branch conditional: the
-sweep plans those that are to run, and the others cost nothing. A tensor that is computed on the GPU
-is never waited for: both branches run, and the GPU takes the results of the right one.
+A graph has no jumps. A branch depends on one of two things. An integer that the host knows before the call
+(a size, a position, an element of an input) makes the nodes of the branch conditional: the sweep plans only
+those that run. A tensor that the GPU computes is never waited for: both branches run, and the GPU selects
+the results of the right one.
 
-Loops are counted, over a dimension of a tensor (`torch.map`, `scan`), and are unrolled to the
-largest count: the iterations that a live shape does not have are conditional nodes too.
+Loops have a count, the size of a tensor's dimension (`torch.map`, `scan`). They are unrolled to the largest
+count. Iterations that a live shape does not need are conditional nodes too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pteron.lower.instructions import Lowering
 
 MAX_ITERATIONS = 1024
-MAX_NESTING = 64  # of branches and loops inside each other; exported programs have a few
+MAX_NESTING = 64  # branches and loops inside each other; exported programs have a few
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Run the body, and again until the condition holds."""
+    """Run the body; repeat until the condition holds."""
 
     number: int
     condition: int
@@ -54,7 +54,7 @@ Block: TypeAlias = Step | Branch | Loop
 
 
 def parse(instructions: Sequence[schema.Instruction], values: Sequence[schema.EValue]) -> tuple[Block, ...]:
-    """The structure of a chain. A jump that is neither a branch's nor a loop's is refused."""
+    """The branches and loops of a chain. A jump that belongs to neither is refused."""
     calls = [instruction.instr_args for instruction in instructions]
     loops = {
         call.destination_instruction: number
@@ -90,7 +90,7 @@ def parse(instructions: Sequence[schema.Instruction], values: Sequence[schema.EV
             skip = jump(middle - 1)
             if not at < middle <= end or skip is None or not _never(values[skip.cond_value_index].val):
                 raise UnsupportedError(
-                    f"instruction {at} jumps to {middle} in a way that is no branch and no loop"
+                    f"instruction {at} jumps to {middle}, which is neither a branch nor a loop"
                 )
             after = skip.destination_instruction
             if not middle <= after <= end:
@@ -129,7 +129,7 @@ def lower_branch(lowering: Lowering, branch: Branch) -> None:
         then, lowering.bindings = lowering.bindings, before
         lowering.run_blocks(branch.otherwise)
         _refuse_mutation(lowering, first, where)
-    # What either branch gave a value is that branch's when it was taken.
+    # A value that a branch has written is the branch's value in calls that take the branch.
     otherwise = lowering.bindings.values
     for index, value in then.values.items():
         other = otherwise.get(index)
@@ -148,7 +148,7 @@ def _choose(lowering: Lowering, index: int, condition: SymInt | Tensor, a: Arg, 
         lowering.node("sym_ite", [condition, a, b, lowering.write_symint(index)], where)
     else:
         raise UnsupportedError(
-            "a branch that is decided on the GPU gives an integer, which the host would have to know"
+            "a branch that is decided on the GPU returns an integer, but the host needs its value"
         )
 
 
@@ -156,8 +156,8 @@ def _refuse_mutation(lowering: Lowering, first: int, where: str) -> None:
     for node in lowering.graph.nodes[first:]:
         if node.mutates:
             raise UnsupportedError(
-                f"{where} branches by a tensor that is computed on the GPU, and {node.label} in it changes "
-                f"{node.mutates[0].name}: only branches without side effects can be decided there"
+                f"{where} branches on a tensor that is computed on the GPU, and {node.label} in it changes "
+                f"{node.mutates[0].name}: such a branch must have no side effects"
             )
 
 
@@ -168,7 +168,7 @@ def lower_loop(lowering: Lowering, loop: Loop) -> None:
     largest = lowering.largest(size)
     if largest is None or largest > MAX_ITERATIONS:
         raise UnsupportedError(
-            f"the loop that ends at {where} has no count that is known and at most {MAX_ITERATIONS}"
+            f"the loop that ends at {where} needs a count that is known and at most {MAX_ITERATIONS}"
         )
     lowering.loop_counts.append(size)
     lowering.run_blocks(loop.body)

@@ -1,4 +1,4 @@
-"""A call of the Vulkan delegate, opened: its operators become nodes of the method's graph."""
+"""Inline a call of the Vulkan delegate: its operators become nodes of the method's graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SELECT_AS_SYMINT = "et_vk.select_as_symint.default"
 
 
 class Inlining:
-    """One call of the Vulkan delegate, its operators becoming nodes of the method's graph."""
+    """Inlines one call of the Vulkan delegate."""
 
     def __init__(
         self, lowering: Lowering, delegate: vulkan.VkDelegate, call: schema.DelegateCall, name: str
@@ -39,13 +39,11 @@ class Inlining:
         outputs = self.graph.output_ids
         for value, arg in inputs:
             self._values[value] = self._input(value, arg)
-        # A plain buffer mutation is exported with more outputs than the call has places for: the
-        # surplus ones come first, and are the buffers' new contents.
+        # A plain buffer mutation is exported as an additional output that the call does not have. These
+        # outputs come first. They are the new contents of the buffers.
         surplus = len(outputs) - len(results)
         if surplus < 0:
-            raise FormatError(
-                f"{self.name}: {len(outputs)} outputs, but the call has places for {len(results)}"
-            )
+            raise FormatError(f"{self.name}: {len(outputs)} outputs, but the call takes {len(results)}")
         later = self._bind_outputs(outputs[surplus:], results)
         for number, call in enumerate(self.graph.chain):
             self._operator(call, f"{self.name}, operator {number}")
@@ -64,14 +62,14 @@ class Inlining:
         given = self.lowering.read_tensor(arg)
         if isinstance(wanted, vulkan.VkTensor):
             _, dtype = delegate_type(wanted.datatype, self.name)
-            if dtype != given.dtype:  # such as a float16 delegate between float32 values
+            if dtype != given.dtype:  # for example, a float16 delegate between float32 values
                 cast = self.lowering.tensor(dtype, given.max_shape, f"{given.name}.{dtype}")
                 self._node(CAST, [given, cast], "input")
                 return cast
         return given
 
     def _bind_outputs(self, outputs: Sequence[int], args: Sequence[int]) -> list[tuple[int, Value]]:
-        """Let operators write the caller's values directly; return those that need a copy at the end."""
+        """Make operators write the caller's values directly; return those that need a copy at the end."""
         later: list[tuple[int, Value]] = []
         for value, arg in zip(outputs, args, strict=True):
             wanted = self.graph.values[value].value
@@ -105,7 +103,7 @@ class Inlining:
             self.lowering.node(name, [self._value(index) for index in call.args], origin)
 
     def _prepack(self, source: int, out: int) -> None:
-        """A prepacked tensor is its constant: nothing runs. A name of its own lets each be mutated apart."""
+        """A prepacked tensor has its constant's bytes, and nothing runs. It may be mutated on its own."""
         constant = self._value(source)
         if not isinstance(constant, Tensor) or constant.constant is None:
             raise FormatError(f"{self.name}: prepack of value {source}, which is not a constant")
@@ -161,12 +159,12 @@ class Inlining:
         return self.lowering.tensor(dtype, tuple(value.dims), f"{self.name}.v{index}", constant)
 
     def _write_back(self, index: int) -> None:
-        """Store a mutated buffer's new contents in the constant that it came from."""
+        """Copy a mutated buffer's new contents to its constant."""
         result = self._value(index)
         sources = [t for t in self._ancestors(result) if isinstance(result, Tensor) and _alike(t, result)]
         if len(sources) != 1 or not isinstance(result, Tensor):
             raise UnsupportedError(
-                f"{self.name} mutates a buffer, and the file does not say which: export the program with "
+                f"{self.name} mutates a buffer, but the file does not say which one: export the program with "
                 'VulkanPartitioner({"alias_buffer_mutations": True})'
             )
         self._node(WRITE_BACK, [result, sources[0], None], "buffer mutation")
@@ -198,7 +196,7 @@ def _alike(a: Tensor, b: Tensor) -> bool:
 def split_call(
     graph: vulkan.VkGraph, args: Sequence[int], plan: schema.ExecutionPlan
 ) -> tuple[list[tuple[int, int]], Sequence[int]]:
-    """A call's inputs, as pairs of the delegate's value and the plan's, and where its outputs go."""
+    """Match a call's arguments: (delegate value, plan value) per input, and the values for its outputs."""
 
     def is_tensor(at: int) -> bool:
         return at < len(args) and isinstance(plan.values[args[at]].val, schema.Tensor)
@@ -207,7 +205,7 @@ def split_call(
     for value in graph.input_ids:
         wants_tensor = isinstance(graph.values[value].value, vulkan.VkTensor)
         while wants_tensor and at < len(args) and not is_tensor(at):
-            at += 1  # an integer that the caller passes on, but the delegate has no use for
+            at += 1  # an integer that the caller passes but the delegate does not use
         if at >= len(args):
             raise FormatError(
                 f"a delegate has {len(graph.input_ids)} inputs, but its call has {len(args)} arguments"

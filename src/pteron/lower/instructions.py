@@ -1,8 +1,7 @@
-"""From the tables of a file to one graph.
+"""Make one graph from the tables of a file.
 
-The instructions of a method are walked in order. A call of the Vulkan delegate is opened and its
-operators are inlined; a kernel call outside of it becomes a node like any other. What no operator
-is registered for is gathered, so that one error lists it all.
+The instructions of a method are processed in order. A call of the Vulkan delegate is inlined; another kernel
+call becomes a node too. Operators that are not registered are collected, so that one error lists them all.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ VULKAN_BACKEND = "VulkanBackend"
 
 
 def lower(file: ProgramFile, method: str, budget: Budget | None = None) -> Graph:
-    """The graph of one method. Raises `UnsupportedError` that lists all that cannot be lowered."""
+    """The graph of one method. Raises `UnsupportedError`, which lists all that cannot be lowered."""
     graph, problems = try_lower(file, method, budget)
     if problems:
         raise unsupported({method: problems})
@@ -44,7 +43,7 @@ def lower(file: ProgramFile, method: str, budget: Budget | None = None) -> Graph
 
 
 def try_lower(file: ProgramFile, method: str, budget: Budget | None = None) -> tuple[Graph, list[Problem]]:
-    """The graph of one method, and what is missing from it. The methods of a file share a budget."""
+    """The graph of one method, and the problems found. The methods of a file share a budget."""
     lowering = Lowering(file, file.plan(method), budget)
     graph = lowering.graph
     try:
@@ -57,7 +56,7 @@ def try_lower(file: ProgramFile, method: str, budget: Budget | None = None) -> t
 
 
 def check_order(graph: Graph) -> None:
-    """Program order must be a topological order: one sweep is only right if it is."""
+    """Check that program order is a topological order. One sweep is correct only if it is."""
     defined: set[ValueId] = graph.input_ids
     defined |= {t.id for t in graph.tensors() if t.constant is not None}
     defined |= {t.id for t in graph.states} | {e.symint.id for e in graph.elements}
@@ -65,7 +64,7 @@ def check_order(graph: Graph) -> None:
         for value in node.reads:
             if value.id not in defined:
                 raise FormatError(
-                    f"{node.label} reads {value!r} before anything has written it: "
+                    f"{node.label} reads {value!r} before any node has written it: "
                     "the program's order is not a topological order"
                 )
         defined.update(value.id for value in node.writes)
@@ -75,12 +74,12 @@ def check_order(graph: Graph) -> None:
 
 
 class Lowering(PlanValues):
-    """The state of lowering one method."""
+    """The state while one method is lowered."""
 
     def __init__(self, file: ProgramFile, plan: schema.ExecutionPlan, budget: Budget | None = None) -> None:
         super().__init__(file, plan, budget)
-        self.loop_counts: list[SymInt | int] = []  # of the loops that are being unrolled, innermost last
-        self._sizes: dict[ValueId, int] = {}  # the largest value of SymInts that are sizes
+        self.loop_counts: list[SymInt | int] = []  # of the loops being unrolled, innermost last
+        self._sizes: dict[ValueId, int] = {}  # the largest value of each SymInt that is a size
         self._delegates: dict[int, vulkan.VkDelegate] = {}
         self._instructions: Sequence[schema.Instruction] = ()
 
@@ -130,7 +129,7 @@ class Lowering(PlanValues):
         return Port(name, constant, type(constant).__name__, False)  # type: ignore[arg-type]
 
     def _find_buffers(self) -> None:
-        """Mutable buffers are the places in memory that hold something before anything was written there."""
+        """A mutable buffer is a place in memory that is read before the program writes it."""
         written = {self._place(index) for index in self.plan.inputs if self._is_tensor(index)}
         owners: dict[Place, int] = {}
         for instruction in self._instructions:
@@ -146,7 +145,7 @@ class Lowering(PlanValues):
                     self._buffers.setdefault(place, index)
 
     def _accesses(self, call: object) -> tuple[list[int], list[int]]:
-        """The tensors that an instruction reads, and those that it writes, as indices of values."""
+        """The tensors that an instruction reads, and those that it writes, as value indices."""
         match call:
             case schema.KernelCall() if call.args:
                 kernel = self._kernel(call)
@@ -165,7 +164,7 @@ class Lowering(PlanValues):
         return list(self._tensors_among(reads)), list(self._tensors_among(writes))
 
     def _find_states(self) -> None:
-        """Mutable state: constants that are written, and planned tensors that are read before."""
+        """Mutable state: constants that are written, and planned tensors that are read before a write."""
         written: set[ValueId] = set()
         early: set[ValueId] = set()
         for node in self.graph.nodes:
@@ -217,13 +216,13 @@ class Lowering(PlanValues):
                 self.bindings.values[call.move_to] = self.read(call.move_from)
                 self.bindings.written.add(call.move_to)
             case schema.FreeCall():
-                pass  # memory is planned for the whole method: there is nothing to free
+                pass  # memory is planned for the whole method, so nothing is freed
 
     def _delegate_call(self, call: schema.DelegateCall, where: str) -> None:
         delegate = self.plan.delegates[call.delegate_index]
         if delegate.id != VULKAN_BACKEND:
             raise UnsupportedError(
-                f"only the backend '{delegate.id}' can run this: "
+                f"only the backend '{delegate.id}' can run this part: "
                 "export the program again with VulkanPartitioner, or with no partitioner at all"
             )
         Inlining(self, self._open(call.delegate_index), call, f"delegate {call.delegate_index}").run()
@@ -276,7 +275,7 @@ class Lowering(PlanValues):
         """The arguments that a kernel reads, and the values that it writes."""
         if outside.is_in_place(kernel):
             return ids[:-1], ids[:1]
-        # The outputs stand twice: as arguments, one by one or as a list, and as what is returned.
+        # The outputs appear twice: as arguments (one by one, or as a list), and as return values.
         returned = self.plan.values[ids[-1]].val
         outputs = returned.items if isinstance(returned, schema.TensorList) else tuple(ids[-1:])
         before = tuple(ids[:-1])
@@ -288,7 +287,7 @@ class Lowering(PlanValues):
         return before, outputs
 
     def _integer_call(self, spec: OpSpec, args: Sequence[Arg], out: int, where: str) -> None:
-        """Arithmetic on integers: done at once where they are all known, else by each call's sweep."""
+        """Integer arithmetic: done now if all integers are known, else in the sweep of each call."""
         symint = self.write_symint(out)
         if any(isinstance(arg, (Tensor, SymInt)) for arg in args):
             self.node(spec.name, [*args, symint], where)
@@ -301,7 +300,7 @@ class Lowering(PlanValues):
         self.bindings.values[out] = result.value
 
     def _permute(self, ids: Sequence[int], where: str) -> None:
-        """Weights that the program permutes are permuted once, when they are uploaded."""
+        """Weights that the program permutes are permuted once, at upload."""
         source, dims, out = self.read_tensor(ids[0]), self.read(ids[1]), ids[-1]
         is_buffer = self._plan_tensor(ids[0]).allocation_info is not None
         order = permutation(source, dims)
@@ -315,7 +314,7 @@ class Lowering(PlanValues):
             self.bindings.at[place] = self.read_tensor(out)
 
     def _as_strided(self, ids: Sequence[int], where: str) -> None:
-        """Strides count elements in the order of memory, which may be channels-last."""
+        """Strides count elements in memory order, which may be channels-last."""
         source = self.read_tensor(ids[0])
         order = self._plan_tensor(ids[0]).dim_order
         if order and tuple(order) != tuple(range(len(order))):
@@ -327,7 +326,7 @@ class Lowering(PlanValues):
         self.node(AS_STRIDED, [source, size, stride, offset, self.write_tensor(ids[-1])], where)
 
     def _random(self, name: str, ids: Sequence[int], where: str) -> None:
-        """Random numbers need a counter, which is state: it says how many were drawn, and by which node."""
+        """Random numbers need a counter as state, and the number of the node that draws them."""
         drawn = sum(node.name in RANDOM.values() for node in self.graph.nodes)
         start = Constant(ByteSource(struct.pack("<2i", 0, drawn)).region(), "int32")
         counter = self.tensor(DType.int32, (2,), f"random{drawn}", start)
@@ -347,7 +346,7 @@ class Lowering(PlanValues):
         self.node("sym_size.int", [tensor, axis, symint], where)
 
     def _copy(self, ids: Sequence[int], where: str) -> None:
-        """`target.copy_(source)`, which broadcasts and converts."""
+        """`target.copy_(source)`, with broadcast and dtype conversion."""
         target_index, source_index = ids[:2]
         source = self.read_tensor(source_index)
         fresh = target_index not in self.bindings.values and self._place(target_index) not in self._buffers
@@ -366,7 +365,7 @@ class Lowering(PlanValues):
         self.node(WRITE_BACK, [source, target, None], where)
 
     def _copy_index(self, ids: Sequence[int], where: str) -> None:
-        """`target[index] = source` in a loop, whose first iteration decides how large the target is."""
+        """`target[index] = source` in a loop. The first iteration decides the size of the target."""
         target_index, source_index, counter = ids[:3]
         source, index = self.read_tensor(source_index), self.read(counter)
         if index == 0 and self.loop_counts:
@@ -377,38 +376,38 @@ class Lowering(PlanValues):
             self.node("pteron.write_row", [source, self.read_tensor(target_index), index, None], where)
 
     def _item(self, ids: Sequence[int], where: str) -> None:
-        """`tensor.item()`: a number for the host, which it knows if it is an element of an input."""
+        """`tensor.item()`: the host can know the number only if it is an element of an input."""
         source, out = self.read_tensor(ids[0]), ids[-1]
         element = self._element(source)
         if element is None:
             self.write_symint(out)
             raise UnsupportedError(
-                f"in order to go on, the host would have to read {source.name}, which the GPU computes: "
-                "only an element of an input can be known before the program runs"
+                f"the host needs the value of {source.name} to continue, but the GPU computes it: "
+                "only an element of an input is known before the program runs"
             )
         self.bindings.values[out] = element
 
     # -- for control flow -----------------------------------------------------------------------
 
     def condition(self, index: int) -> Arg:
-        """What a jump depends on: a value the host knows now or in each call, or else a tensor."""
+        """The condition of a jump: a value that the host knows now or in each call, or else a tensor."""
         value = self.read(index)
         return (self._element(value) or value) if isinstance(value, Tensor) else value
 
     def loop_size(self, loop: control.Loop) -> SymInt | int:
-        """What the counter of a loop is compared with, by the instruction before the jump back."""
+        """The number of iterations: the instruction before the jump back compares the counter with it."""
         call = self._instructions[loop.number - 1].instr_args
         if isinstance(call, schema.KernelCall) and self._kernel(call) == "executorch_prim::eq.Scalar":
             size = self.read(call.args[1]) if len(call.args) >= 3 else None
             if isinstance(size, (SymInt, int)) and call.args[2] == loop.condition:
                 return size
-        raise UnsupportedError(f"the loop that ends at instruction {loop.number} is not a counted one")
+        raise UnsupportedError(f"the loop that ends at instruction {loop.number} does not count iterations")
 
     def largest(self, size: SymInt | int) -> int | None:
         return size if isinstance(size, int) else self._sizes.get(size.id)
 
     def _element(self, tensor: Tensor) -> SymInt | None:
-        """The first element of a tensor as an integer, if it is an element of an input."""
+        """The first element of a tensor as a SymInt, if it is an element of an input."""
         inputs = self.graph.input_ids
         self.budget.add_steps(len(inputs) // 16)
         dim, index = -1, 0
@@ -430,7 +429,7 @@ class Lowering(PlanValues):
         return symint
 
 
-# Kernels that are not one operator's out-variant, and how many arguments each has at least.
+# Kernels that are not the out-variant of one operator, and the minimum number of their arguments.
 _SPECIAL: dict[str, tuple[Callable[[Lowering, Sequence[int], str], None], int]] = {
     "aten::copy_": (Lowering._copy, 2),
     "aten::as_strided_copy.out": (Lowering._as_strided, 5),

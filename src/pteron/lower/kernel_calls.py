@@ -1,8 +1,8 @@
-"""The kernels that a program calls outside of its delegates, and the operators that they are.
+"""The kernels that a program calls outside its delegates, and the operator that each computes.
 
-A kernel is an operator's out-variant: `aten::add.out` computes `aten.add.Tensor` into a tensor that
-is given. Its arguments are the operator's, less the options that only say what to allocate; then
-come the outputs, then what it returns, which is the outputs again.
+A kernel is the out-variant of an operator: `aten::add.out` computes `aten.add.Tensor` into a given tensor.
+Its arguments are those of the operator, without the options for allocation; then the outputs; then the return
+values, which are the outputs again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ def is_internal(name: str) -> bool:
     return name.startswith("pteron.") and name.count(".") == 1
 
 
-# What a tensor is made of is told by the output that is given, so that out-variants lack these.
+# Out-variants do not have these options: the given output tensor determines them.
 ALLOCATION_OPTIONS = ("dtype", "layout", "device", "pin_memory", "pin")
 
-# Checks that the exporter leaves behind, and that have no result.
+# Checks that the exporter leaves in a program. They have no result.
 NO_OPERATION = frozenset(
     {
         "aten::_assert_async.msg",
@@ -33,10 +33,10 @@ NO_OPERATION = frozenset(
     }
 )
 
-# Overloads that say no more than what the output is called.
+# Overload names that only name the output.
 NAMED_OUTPUT = ("out", "output", "values", "grad_input")
 
-# `op.out` is `op.default` and `op.kind_out` is `op.kind`, with these exceptions of torch's.
+# `op.out` is `op.default` and `op.kind_out` is `op.kind`, with these exceptions.
 IRREGULAR = {
     "add.out": "Tensor",
     "all.all_out": "default",
@@ -72,7 +72,7 @@ IRREGULAR = {
     "xlogy.OutTensor": "Tensor",
 }
 
-# One operator under two names: torch has the second for a view that may alias, or as a shorthand.
+# Operators with a second name in torch, for a view that may alias or as a shorthand.
 SAME = {
     "aten._adaptive_avg_pool2d.default": "aten.adaptive_avg_pool2d.default",
     "aten.div.Scalar_mode": "aten.div.Tensor_mode",
@@ -81,7 +81,7 @@ SAME = {
     "executorch_prim.et_view.default": "aten.view_copy.default",
 }
 
-# Operators of ExecuTorch's own, which delegates name without their namespace.
+# Namespaces of ExecuTorch's own operators. Delegates write these operators without the namespace.
 BARE_NAMESPACES = ("llama", "executorch_prim")
 
 
@@ -118,13 +118,13 @@ def _names(kernel: str) -> Iterator[str]:
 
 
 def is_in_place(kernel: str) -> bool:
-    """`aten::index_put_` writes its first argument."""
+    """Whether a kernel writes its first argument, such as `aten::index_put_`."""
     name = kernel.partition("::")[2].partition(".")[0]
     return name.endswith("_") and not name.endswith("__")
 
 
 def with_options(spec: OpSpec, inputs: Sequence[Arg]) -> list[Arg]:
-    """Arguments as the operator's schema has them: the options that an out-variant lacks are None."""
+    """The arguments in the order of the operator's schema: options that an out-variant lacks are None."""
     lacking = len(spec.parameters) - 1 - len(inputs)
     options = [p for p in spec.parameters[:-1] if p in ALLOCATION_OPTIONS]
     if lacking <= 0 or lacking > len(options):

@@ -1,7 +1,7 @@
-"""The values of a method's plan, and what they stand for while its instructions are walked.
+"""The values of a method's plan, and the graph value of each at the current instruction.
 
-A value may be written more than once (a loop's body is), so that what it stands for depends on where
-in the program it is read: every full write makes a new tensor or integer of the graph.
+A plan value may be written more than once, for example in a loop. Its graph value therefore depends on the
+position in the program: every full write creates a new tensor or SymInt in the graph.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from pteron.pte import schema
 from pteron.pte.file import ProgramFile
 from pteron.pte.schema import ScalarType
 
-# A planned tensor's place in ExecuTorch's memory: (memory, offset, bytes).
+# The address of a planned tensor in ExecuTorch's memory: (memory, offset, bytes).
 Place = tuple[int, int, int]
 
 
 @dataclass(slots=True)
 class Bindings:
-    """What the plan's values stand for at one point of the program."""
+    """The graph value of each plan value, at one point of the program."""
 
     values: dict[int, Arg] = field(default_factory=dict)  # by index into the plan's values
-    written: set[int] = field(default_factory=set)  # tensors that hold a result, or an input
-    at: dict[Place, Tensor] = field(default_factory=dict)  # what each place in memory holds
-    views: dict[int, Tensor] = field(default_factory=dict)  # tensors that are views, and of what
+    written: set[int] = field(default_factory=set)  # tensors that hold a result or an input
+    at: dict[Place, Tensor] = field(default_factory=dict)  # the tensor at each address
+    views: dict[int, Tensor] = field(default_factory=dict)  # the source of each tensor that is a view
 
     def copy(self) -> Bindings:
         return Bindings(self.values.copy(), self.written.copy(), self.at.copy(), self.views.copy())
 
 
 class PlanValues(Builder):
-    """Reading and writing the values of a plan, as a graph is built."""
+    """Reads and writes the values of a plan while the graph is built."""
 
     def __init__(self, file: ProgramFile, plan: schema.ExecutionPlan, budget: Budget | None = None) -> None:
         super().__init__(plan.name or "", budget)
@@ -46,11 +46,11 @@ class PlanValues(Builder):
         self._input_numbers: dict[int, int] = {}
         for number, index in enumerate(plan.inputs):
             self._input_numbers.setdefault(index, number)
-        self._planned: set[ValueId] = set()  # tensors of the plan, rather than of a delegate
-        self._buffers: dict[Place, int] = {}  # places that are read before they are written: whose they are
+        self._planned: set[ValueId] = set()  # tensors of the plan, not of a delegate
+        self._buffers: dict[Place, int] = {}  # the owner of each address that is read before it is written
 
     def read(self, index: int) -> Arg:
-        """An argument: a value of the plan as it stands, lists opened."""
+        """The graph value of an argument. Lists become tuples."""
         if index < 0:
             return None
         value = self.plan.values[index].val
@@ -75,7 +75,7 @@ class PlanValues(Builder):
         return self._integer_input(index) if index in self._input_numbers else None
 
     def _integer_input(self, index: int) -> SymInt:
-        """The exporter writes an integer input as Null: only that something reads it tells what it is."""
+        """The exporter writes an integer input as Null. It is an integer because an instruction reads it."""
         number = self._input_numbers[index]
         symint = self.write_symint(index)
         self.graph.inputs[number] = Port(f"input{number}", symint, "int", True)
@@ -91,8 +91,8 @@ class PlanValues(Builder):
             return known or self._make_tensor(index)
         if source is self._bound_tensor(index):
             return source
-        # The exporter leaves out a view that costs nothing: a tensor that nothing writes, in the
-        # place of one that something wrote, or of a buffer.
+        # The exporter omits views that need no work: a tensor that no instruction writes, at the address of
+        # a written tensor or of a buffer.
         if known is None or self.bindings.views.get(index) is not source:
             known = self._make_tensor(index, as_view=True)
             self.bindings.views[index] = source
@@ -100,14 +100,14 @@ class PlanValues(Builder):
         return known
 
     def _held_at(self, place: Place) -> Tensor | None:
-        """What lies at a place in memory: the last result that went there, or a buffer."""
+        """The tensor at an address: the last result written there, or a buffer."""
         owner = self._buffers.get(place)
         if owner is not None and place not in self.bindings.at:
             self.bindings.at[place] = self._bound_tensor(owner) or self._make_tensor(owner)
         return self.bindings.at.get(place)
 
     def write_tensor(self, index: int) -> Tensor:
-        """Where a result goes. A tensor that was read before is a buffer, and written where it is."""
+        """The tensor for a result. A tensor that was read before is a buffer, and is written in place."""
         bindings = self.bindings
         known = self._bound_tensor(index)
         if known is None or (index in bindings.written and known.constant is None):
@@ -170,5 +170,5 @@ def host_type(code: int, what: str) -> tuple[str, DType]:
     known = HOST_TYPES.get(code)
     if known is None:
         name = ScalarType(code).name.lower() if code in set(ScalarType) else f"number {code}"
-        raise UnsupportedError(f"{what} has the element type {name}, which has no counterpart on the GPU")
+        raise UnsupportedError(f"{what} has the element type {name}, which the GPU does not support")
     return known

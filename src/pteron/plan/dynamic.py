@@ -1,8 +1,8 @@
-"""Which dimensions a call may make smaller, and which outputs follow.
+"""Which dimensions of the inputs a call may make smaller, and which dimensions of the outputs change too.
 
-A file only tells the largest sizes, not which of them may vary. The graph knows: a dimension is
-dynamic if the sweep accepts a smaller one, by itself or together with the dimensions of the same
-size in other inputs. All of it is integer arithmetic on the rules; nothing runs.
+A file stores only the largest sizes, not which of them may vary. So ask the sweep: a dimension is dynamic
+if the sweep accepts a smaller size, for this dimension alone or for all inputs' dimensions of the same size.
+This is integer arithmetic in the operators' rules. Nothing runs on a GPU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_CANDIDATES = 1000
 
 
 def dynamic_dims(graph: Graph, live: LiveGraph) -> dict[ValueId, tuple[int, ...]]:
-    """Per input and output tensor, the dimensions that vary."""
+    """The dynamic dimensions of each input and output tensor."""
     inputs = {p.value.id: p.value for p in graph.inputs if p.resizable and isinstance(p.value, Tensor)}
     outputs = [p.value for p in graph.outputs if isinstance(p.value, Tensor)]
     candidates = [(i, d) for i, t in inputs.items() for d, size in enumerate(t.max_shape) if size > 1]
@@ -55,7 +55,8 @@ def dynamic_dims(graph: Graph, live: LiveGraph) -> dict[ValueId, tuple[int, ...]
         together = [(i, d) for i, d in candidates if inputs[i].max_shape[d] == size]
         if any(d not in found[i] for i, d in together):
             explore(together)
-    # An output that rounds, as that of a strided convolution, may not feel one step; it feels half.
+    # An output that rounds its size, such as a strided convolution's, may not change with one step: halve
+    # too.
     accepts(
         {
             i: tuple(-(-n // 2) if d in found[i] else n for d, n in enumerate(t.max_shape))
@@ -69,7 +70,7 @@ def dynamic_dims(graph: Graph, live: LiveGraph) -> dict[ValueId, tuple[int, ...]
 
 @contextmanager
 def explained(live: LiveGraph, changes: Mapping[ValueId, Live]) -> Iterator[None]:
-    """Around a sweep: if it refuses a size that the exporter made a constant, the error says so."""
+    """Around a sweep: if it refuses a size that the exporter made a constant, the error explains this."""
     try:
         yield
     except InputError as error:
@@ -89,7 +90,7 @@ def _changed_dims(port: Port, changes: Mapping[ValueId, Live]) -> Iterator[tuple
 
 
 def _varies(live: LiveGraph, port: Port, dim: int) -> bool:
-    """Whether any smaller size is accepted, in this input alone or in every dimension of the same size."""
+    """Whether a smaller size is accepted, for this dimension alone or for all dimensions of its size."""
     assert isinstance(port.value, Tensor)
     most = port.max_shape[dim]
     inputs = [p.value for p in live.graph.inputs if p.resizable and isinstance(p.value, Tensor)]
@@ -106,13 +107,13 @@ def _varies(live: LiveGraph, port: Port, dim: int) -> bool:
 def _frozen(port: Port, dim: int, size: int, error: InputError) -> str:
     return (
         f"{port.name}: dimension {dim} is {size}, but the program runs only at {port.max_shape[dim]}. "
-        f"The exporter made this size a constant. The first node that refuses another: {error}. "
+        f"The exporter made this size a constant. The first node that refuses another size: {error}. "
         f"Export the model again, with dimension {dim} of {port.name} in dynamic_shapes"
     )
 
 
 def check_shape(port: Port, shape: Shape) -> None:
-    """Refuse a live shape that a port cannot take, whatever the graph would say to it."""
+    """Refuse a live shape that an input or output cannot have. This check does not look at the graph."""
     largest = port.max_shape
     if len(shape) != len(largest):
         raise InputError(

@@ -1,9 +1,9 @@
-"""Where every tensor lives: storages shared by aliases, and buffers shared over disjoint lifetimes.
+"""Where tensors are stored: aliases share a storage, and storages with disjoint lifetimes share a buffer.
 
-WebGPU refuses a dispatch that binds one buffer for reading and for writing, even at disjoint
-ranges. So values share whole buffers rather than slices of an arena, and lifetimes include both
-the node that writes a value and the last one that reads it: a node's inputs and outputs are then
-never in one buffer, unless the node works in place.
+WebGPU refuses a dispatch that binds one buffer for reading and for writing, even at disjoint ranges. So
+values share whole buffers, not slices of an arena. A lifetime includes the node that writes a value and the
+last node that reads it. A node's inputs and outputs are therefore never in one buffer, unless the node works
+in place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def aligned(nbytes: int, to: int = GRANULE) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which tensors are the same bytes, and which alias nodes must copy after all."""
+    """Which tensors have the same bytes, and which alias nodes must copy instead."""
 
     storage: dict[ValueId, ValueId]  # tensor -> the tensor that owns its bytes
     copies: frozenset[int]  # nodes whose output may not alias their input
@@ -48,7 +48,7 @@ class Layout:
 
 
 def _alias_pair(node: Node) -> tuple[Tensor, Tensor] | None:
-    """The (source, out) of a node whose output is the same bytes as one of its arguments."""
+    """The (source, out) of a node whose output has the same bytes as one of its arguments."""
     if node.op.alias is None:
         return None
     source, out = node.args[node.op.parameters.index(node.op.alias)], node.args[-1]
@@ -58,7 +58,7 @@ def _alias_pair(node: Node) -> tuple[Tensor, Tensor] | None:
 
 
 def _written_in_place(graph: Graph) -> set[ValueId]:
-    """Tensors that more than their one producer writes: state, and whatever a node works on in place."""
+    """Tensors that are written by more than their one producer: state, and tensors changed in place."""
     written = {tensor.id for tensor in graph.states}
     producers: dict[ValueId, int] = defaultdict(int)
     for node in graph.nodes:
@@ -80,7 +80,7 @@ class Interval:
 
 @dataclass(slots=True)
 class MemoryPlan:
-    """Activation buffers by size, and which of them each storage uses."""
+    """The sizes of the activation buffers, and the buffer of each storage."""
 
     buffers: list[int] = field(default_factory=list)
     placement: dict[ValueId | tuple[int, str], int] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class MemoryPlan:
 
 
 def plan_memory(graph: Graph, layout: Layout, scratch: Iterable[tuple[int, str, int]]) -> MemoryPlan:
-    """Share buffers greedily, the largest tensors first: a small one then fits where a large one was."""
+    """Share buffers greedily, the largest tensors first: a small tensor then fits into a large buffer."""
     intervals = lifetimes(graph, layout)
     intervals += [Interval((node, name), aligned(nbytes), node, node) for node, name, nbytes in scratch]
     intervals.sort(key=lambda i: (-i.nbytes, i.first))
@@ -125,7 +125,7 @@ class _Occupancy:
 
 
 def lifetimes(graph: Graph, layout: Layout) -> list[Interval]:
-    """When each activation's storage is in use, from the node that first writes it to its last reader."""
+    """The lifetime of each activation's storage, from the first node that writes it to the last reader."""
     end = len(graph.nodes)
     fixed = {layout.storage[t.id] for t in graph.tensors() if t.constant is not None}
     fixed |= {layout.storage[t.id] for t in graph.states}

@@ -1,4 +1,4 @@
-"""Which of its routes a node takes: the first that fits, or what somebody has measured to be faster."""
+"""Choose one of a node's routes: the first that fits, or the one that was measured to be faster."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from pteron.ir.values import Node, Tensor
 
 
 class Choice(Protocol):
-    """Somebody who knows better than the rules' own order."""
+    """Overrides the order in which a rule lists its routes."""
 
     def keeps(self, key: str, route: str) -> bool:
-        """Whether a route is to be compiled that the rule's order would never reach."""
+        """Whether to compile a route that the rule's own order would never use."""
 
     def prefers(self, key: str, size: int, fitting: Sequence[str]) -> str:
-        """Which of the routes that fit to take, for outputs of `size` elements."""
+        """The route to use, out of those that fit, for outputs of `size` elements."""
 
 
 def route_key(node: Node) -> str:
-    """What a choice is remembered by: the operator, and what it reads, at its largest."""
+    """The key of a stored choice: the operator, and dtypes and largest shapes of the tensors it reads."""
     reads = (f"{t.dtype}{list(t.max_shape)}" for t in node.reads if isinstance(t, Tensor))
     return " ".join((node.name, *reads))
 
 
 def runnable_routes(routes: Iterable[Route], features: Collection[str]) -> list[Route]:
-    """What the device can run. Routes written for another kind of device come last."""
+    """The routes that the device can run. Routes written for another kind of device come last."""
     runnable = [r for r in routes if all(need in features for need in _needs(r))]
     return sorted(runnable, key=lambda route: route.home is not None and route.home not in features)
 
 
 def usable_routes(node: Node, runnable: list[Route], choice: Choice | None) -> list[Route]:
-    """Those that may ever be taken: up to the first that always fits, and what `choice` keeps beyond it."""
+    """The routes that may be used: up to the first that always fits, and those that `choice` keeps."""
     always = next((i for i, route in enumerate(runnable) if route.when is None), len(runnable))
     usable, beyond = runnable[: always + 1], runnable[always + 1 :]
     if choice is None or not beyond:
@@ -46,7 +46,7 @@ def _needs(route: Route) -> tuple[str, ...]:
 
 
 def choose(node: Node, usable: list[Route], size: int, choice: Choice | None) -> Route | None:
-    """The route for the present shapes; None if none fits."""
+    """The route for the current shapes; None if none fits."""
     fitting = [route for route in usable if route.when is not False]
     if choice is None or len(fitting) < 2:
         return fitting[0] if fitting else None

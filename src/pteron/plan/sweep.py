@@ -1,11 +1,10 @@
-"""Live shapes and the sweep that follows them through the graph.
+"""Live shapes, and the sweep that propagates them through the graph.
 
-A call changes the shapes of some inputs, or some SymInts. The sweep visits, in program order, the
-nodes that read what changed; each visit asks the operator's rule for its outputs' live shapes and
-its dispatches. Program order is a topological order, so one pass reaches the fixpoint. Plans are
-remembered per node by what they were made from, and a node that differs from another in nothing but
-which values it works on takes over that one's plan: a model of thirty layers is planned like one.
-If anything is refused on the way, every change is taken back: a sweep happens whole or not at all.
+A call changes the shapes of some inputs, or some SymInts. The sweep visits, in program order, the nodes that
+read a changed value. For each, the operator's rule computes the live shapes of the outputs and the
+dispatches. Program order is a topological order, so one pass is enough. Plans are cached per node, by the
+live values that the rule read. Nodes with the same signature share plans: thirty identical layers are planned
+once. If a rule refuses, all changes are undone: a sweep happens completely or not at all.
 """
 
 from __future__ import annotations
@@ -31,25 +30,27 @@ from pteron.ir.values import Arg, Graph, Node, Shape, SymInt, Tensor, Value, Val
 from pteron.plan.memory import Layout
 from pteron.plan.routes import Choice, choose, route_key, runnable_routes, usable_routes
 
-# A decode loop that re-plans a node at every position must not hold on to every plan it made.
+# A decode loop may re-plan a node at every position. Do not keep all of these plans.
 REMEMBERED_PLANS_PER_NODE = 64
 REMEMBERED_PLANS = 4096
 
 
 @dataclass(slots=True, eq=False)
 class NodePlan:
-    """One node at one set of live shapes: what it produces and what it runs."""
+    """One node at one set of live shapes: the shapes of its outputs, and its dispatches."""
 
     results: tuple[tuple[ValueId, Live], ...]
     route: str
     dispatches: list[Dispatch]
     guards: tuple[Guard, ...]
     contents: tuple[ContentRule, ...] = ()
-    own: Mapping[ValueId, Value] = field(default_factory=dict)  # for the values of a twin in `dispatches`
+    own: Mapping[ValueId, Value] = field(
+        default_factory=dict
+    )  # this node's value for each one in `dispatches`
     compiled: Any = None  # the GPU layer's form of `dispatches`
 
-    def taken_over(self, mine: Mapping[ValueId, Value]) -> NodePlan:
-        """The plan of a node that has `mine` where the planned one has other values."""
+    def for_twin(self, mine: Mapping[ValueId, Value]) -> NodePlan:
+        """The plan of another node with the same signature. `mine` maps this node's values to that node's."""
         return NodePlan(
             tuple([(mine[value].id, live) for value, live in self.results]),
             self.route,
@@ -61,13 +62,13 @@ class NodePlan:
 
 
 def plan(graph: Graph, features: Collection[str] = (), choice: Choice | None = None) -> LiveGraph:
-    """Plan a graph at its largest shape. Raises `CannotRun`, which lists all that stands in the way."""
+    """Plan a graph at its largest shape. Raises `CannotRun`, which lists all problems."""
     layout = Layout.of(graph)
     refused = [
         Problem(
             "select_as_symint",
             element.symint.name,
-            f"{element.source.name} is computed, but only an element of an input is known beforehand",
+            f"{element.source.name} is computed, but only an element of an input is known before the call",
         )
         for element in graph.elements
         if layout.storage[element.source.id] not in graph.input_ids
@@ -82,29 +83,29 @@ def plan(graph: Graph, features: Collection[str] = (), choice: Choice | None = N
 
 
 class LiveGraph:
-    """A graph together with its present live shapes and plans."""
+    """A graph with its current live shapes and plans."""
 
     def __init__(
         self, graph: Graph, layout: Layout, features: Collection[str] = (), choice: Choice | None = None
     ) -> None:
         self.graph = graph
         self.layout = layout
-        self.features = frozenset(features)  # what the device offers beyond the portable floor
+        self.features = frozenset(features)  # of the device, beyond the portable minimum
         self.choice = choice
         self.live: list[Live] = [v.max_shape if isinstance(v, Tensor) else None for v in graph.values]
         self.plans: list[NodePlan | None] = [None] * len(graph.nodes)
-        self.routes: list[list[Route]] = []  # per node, every route it may ever take
-        self.content_rules: list[ContentRule] = []  # as they are at the largest shape
-        self.indexing: dict[int, None] = {}  # the nodes that have some
-        # Whose parameters are out of date on the GPU. Whoever brings them up to date clears the marks.
+        self.routes: list[list[Route]] = []  # per node, all routes that it may use
+        self.content_rules: list[ContentRule] = []  # at the largest shape
+        self.indexing: dict[int, None] = {}  # the nodes that have content rules
+        # Parameters that are out of date on the GPU. The code that writes them clears the marks.
         self.stale_nodes: set[int] = set()
         self.stale_symints: set[ValueId] = set()
-        self.contested: set[str] = set()  # the keys of nodes for which this device has several routes
-        self.visits = 0  # rules evaluated since load, for those who want to see how little a step costs
+        self.contested: set[str] = set()  # the keys of nodes that have several routes on this device
+        self.visits = 0  # rules evaluated since load, for tests and measurements
         self._memo: list[dict[tuple[Live, ...], NodePlan]] = [{} for _ in graph.nodes]
         self._keys = [_planning_values(node) for node in graph.nodes]
-        self._kinds = _kinds(graph, layout)
-        self._twins: dict[tuple[Any, ...], tuple[Kind, NodePlan]] = {}  # by form and live values
+        self._signatures = _signatures(graph, layout)
+        self._twins: dict[tuple[Any, ...], tuple[NodeSignature, NodePlan]] = {}  # by form and live values
         self._consumers = _consumers(graph)
         self._kernel_integers = _kernel_integers(graph)
         self._building = True
@@ -114,7 +115,7 @@ class LiveGraph:
     # -- load: the first resize ---------------------------------------------------------------
 
     def _build(self) -> None:
-        """Plan every node at its largest shape. SymInts that only a call can tell stay unknown."""
+        """Plan every node at its largest shape. SymInts whose value depends on the call stay unknown."""
         refused: list[Problem] = []
         for node in self.graph.nodes:
             unknown = any(self.live[i] is None for i in self._keys[node.index])
@@ -138,7 +139,7 @@ class LiveGraph:
             raise unsupported({self.graph.name: refused})
 
     def _probe(self, node: Node) -> list[Route]:
-        """The routes of a node that reads a SymInt nobody knows yet: any plausible value shows them."""
+        """The routes of a node that reads an unknown SymInt. Any plausible value shows them."""
         if node.writes and all(isinstance(value, SymInt) for value in node.writes):
             return []
         error = OpError("cannot be planned")
@@ -151,7 +152,7 @@ class LiveGraph:
         raise OpError(f"cannot be planned before a call gives its integers: {error}")
 
     def integer(self, value: Value) -> int | float | None:
-        """The present value of a SymInt; None if no call has told it yet."""
+        """The current value of a SymInt; None before the first call that sets it."""
         if not isinstance(value, SymInt):
             raise PteronError(f"{value!r} is not a SymInt")
         live = self.live[value.id]
@@ -165,7 +166,7 @@ class LiveGraph:
         return shape
 
     def scratch(self) -> list[tuple[int, str, int]]:
-        """The temporary memory of all routes, as (node, name, bytes)."""
+        """The temporary memory of all routes: (node, name, bytes)."""
         sizes: dict[tuple[int, str], int] = {}
         for node, routes in enumerate(self.routes):
             for route in routes:
@@ -179,10 +180,10 @@ class LiveGraph:
     # -- calls ----------------------------------------------------------------------------------
 
     def resize(self, changes: Mapping[ValueId, Live], agree: Callable[[], None] | None = None) -> None:
-        """Follow the changed inputs through the graph, all or nothing. `agree` may still raise at the end.
+        """Propagate changed inputs through the graph, all or nothing. `agree` may still refuse at the end.
 
-        Nodes and SymInts are marked as stale before they change. The marks stay if the sweep is taken back:
-        they only say that something may have to be written.
+        Nodes and SymInts are marked as stale before they change. The marks stay when the sweep is undone: a
+        mark only says that something may have to be written.
         """
         undo: list[tuple[list[Any], int, Any]] = []
         pending = [node for node, plan in enumerate(self.plans) if plan is None] if None in self.plans else []
@@ -204,9 +205,9 @@ class LiveGraph:
             raise
 
     def preview(self, changes: Mapping[ValueId, Live]) -> list[Live] | None:
-        """What every value's live shape would be, or None if the sweep would refuse. Nothing changes.
+        """The live shape of every value after these changes; None if the sweep refuses. Nothing changes.
 
-        SymInts that no call has told yet count as 0.
+        SymInts that no call has set yet count as 0.
         """
         roots = self.graph.input_ids | {e.symint.id for e in self.graph.elements}
         unknown: dict[ValueId, Live] = {i: 0 for i in roots if self.live[i] is None}
@@ -258,15 +259,15 @@ class LiveGraph:
             self._set(value, result, undo, pending)
 
     def _plan(self, node: Node, key: tuple[Live, ...]) -> NodePlan:
-        kind = self._kinds[node.index]
-        twin = self._twins.get((kind.form, *key))
+        signature = self._signatures[node.index]
+        twin = self._twins.get((signature.form, *key))
         if twin is not None:
             other, plan = twin
-            return plan.taken_over(dict(zip(other.ids, kind.values, strict=True)))
+            return plan.for_twin(dict(zip(other.ids, signature.values, strict=True)))
         plan, _ = self._apply_rule(node)
         if len(self._twins) >= REMEMBERED_PLANS:
             self._twins.clear()
-        self._twins[(kind.form, *key)] = kind, plan
+        self._twins[(signature.form, *key)] = signature, plan
         return plan
 
     def _remember(self, index: int, key: tuple[Live, ...], plan: NodePlan) -> None:
@@ -276,7 +277,7 @@ class LiveGraph:
         memo[key] = plan
 
     def forget(self) -> None:
-        """Plan everything anew at the next call, as when `choice` has changed its mind."""
+        """Plan every node again at the next call, for example because `choice` changed."""
         self._memo = [{} for _ in self.graph.nodes]
         self._twins.clear()
         self.plans[:] = [None] * len(self.plans)
@@ -287,7 +288,7 @@ class LiveGraph:
         return node.when is not None and self.live[node.when.id] == 0
 
     def _apply_rule(self, node: Node, seed: int | None = None) -> tuple[NodePlan, list[Route]]:
-        """Evaluate a node's rule. With a `seed`, unknown SymInts take its value and outputs stay at max."""
+        """Evaluate a node's rule. With a `seed`, unknown SymInts have its value and outputs stay at max."""
         self.visits += 1
         guards: list[Guard] = []
         rules: list[ContentRule] = []
@@ -347,10 +348,10 @@ class LiveGraph:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What a node's plans depend on besides its live shapes, and the values it works on, in their order."""
+class NodeSignature:
+    """What a node's plans depend on, besides its live shapes; and the values of the node, in order."""
 
-    form: int  # the same for nodes that are planned alike
+    form: int  # equal for nodes that can share plans
     values: tuple[Value, ...]
 
     @property
@@ -358,19 +359,19 @@ class Kind:
         return [value.id for value in self.values]
 
 
-def _kinds(graph: Graph, layout: Layout) -> list[Kind]:
-    numbers: dict[Any, int] = {}  # forms are long to compare
-    kinds = []
+def _signatures(graph: Graph, layout: Layout) -> list[NodeSignature]:
+    numbers: dict[Any, int] = {}  # small numbers for forms, which are slow to compare
+    signatures = []
     for node in graph.nodes:
         values: dict[Value, int] = {}
         args = _form(node.args, values)
         form = (node.name, node.when is not None, node.index in layout.copies, args)
-        kinds.append(Kind(numbers.setdefault(form, len(numbers)), tuple(values)))
-    return kinds
+        signatures.append(NodeSignature(numbers.setdefault(form, len(numbers)), tuple(values)))
+    return signatures
 
 
 def _form(arg: Arg, values: dict[Value, int]) -> Any:
-    """An argument with its values numbered in the order in which they come."""
+    """An argument, with values replaced by numbers in the order of their first use."""
     if isinstance(arg, tuple):
         return tuple([_form(item, values) for item in arg])
     if isinstance(arg, Tensor):
@@ -382,7 +383,7 @@ def _form(arg: Arg, values: dict[Value, int]) -> Any:
 
 
 def _skipped(node: Node) -> NodePlan:
-    """A node in a branch that is not taken runs nothing, and nothing reads what it would have written."""
+    """The plan of a node in a branch that is not taken: it runs nothing, and nothing reads its outputs."""
     results = tuple((v.id, v.max_shape if isinstance(v, Tensor) else 0) for v in node.writes)
     return NodePlan(results, "skipped", [], ())
 
@@ -398,7 +399,7 @@ def _as_routes(planned: Planned) -> list[Route]:
 
 
 def _planning_values(node: Node) -> tuple[ValueId, ...]:
-    """The values a plan is made from: everything read but the SymInts that kernels read themselves."""
+    """The values that a plan depends on: all that the node reads, except SymInts that kernels read."""
     ids = {} if node.when is None else {node.when.id: None}
     for name, arg in zip(node.op.parameters[:-1], node.args[:-1], strict=True):
         for value in values_in(arg):

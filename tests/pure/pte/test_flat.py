@@ -244,7 +244,7 @@ class TestDamage:
 
     def test_unknown_enum_number(self) -> None:
         data = handmade(("i", -8), ("I", 99), *[("H", n) for n in (20, 8, 0, 0, 0, 0, 0, 0, 0, 4)])
-        self.refused(Node, data, r"Node\.kind .* 99 is no ScalarType")
+        self.refused(Node, data, r"Node\.kind .* 99 is not a ScalarType")
 
     def test_required_field_missing(self) -> None:
         data = struct.pack("<I", 12) + handmade(("H", 4), ("H", 4), ("i", 4))[4:]
