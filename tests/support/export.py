@@ -37,7 +37,7 @@ def vulkan_partitioner(compile_options: dict[str, Any] | None = None) -> Any:
 
 @functools.cache
 def remember_rope_patterns() -> None:
-    """The partitioner traces its rope patterns anew for every program: seconds each time, unless kept."""
+    """Cache the partitioner's rope patterns. It traces them for every program, which takes seconds."""
     from executorch.backends.vulkan import patterns  # noqa: F401  registers the patterns
     from executorch.backends.vulkan.patterns.pattern_registry import fusable_patterns
 

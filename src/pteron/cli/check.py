@@ -11,7 +11,7 @@ from pteron.cli import options
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
-    from pteron.report.check import Finding, Report
+    from pteron.report.check import CheckReport, Finding
 
 
 def check(
@@ -34,7 +34,7 @@ def check(
     raise typer.Exit(0 if report.runs else 1)
 
 
-def report_json(report: Report) -> dict[str, Any]:
+def report_json(report: CheckReport) -> dict[str, Any]:
     return {
         "runs": report.runs,
         "methods": list(report.methods),
@@ -46,7 +46,7 @@ def report_json(report: Report) -> dict[str, Any]:
     }
 
 
-def show(name: str, report: Report) -> None:
+def show(name: str, report: CheckReport) -> None:
     out = console()
     out.print(
         Text.assemble((name, "bold"), (f" cannot run: {plural(len(report.findings), 'problem')}", "bold red"))

@@ -57,18 +57,18 @@ def run(
                 f"{output} holds one array, not {len(loaded.outputs)} outputs: save a .npz"
             )
         given = make_inputs(loaded, inputs or [], shapes or [], fill, seed)
-        report = _call(loaded, given, repeat)
-        report.load_seconds = load_seconds
-        report.adapter = program.device.name
-    saved = _save(report.outputs, output) if output else []
+        result = _call(loaded, given, repeat)
+        result.load_seconds = load_seconds
+        result.adapter = program.device.name
+    saved = _save(result.outputs, output) if output else []
     if as_json:
-        print_json(_as_json(model, method, given, report, saved))
+        print_json(_as_json(model, method, given, result, saved))
     else:
-        _show(model, method, given, report, saved)
+        _show(model, method, given, result, saved)
 
 
 @dataclass(slots=True)
-class Report:
+class RunResult:
     outputs: dict[str, Any]
     seconds: list[float]
     allocations: int  # since load
@@ -77,7 +77,7 @@ class Report:
     adapter: str = ""
 
 
-def _call(method: Method, given: Mapping[str, Given], repeat: int) -> Report:
+def _call(method: Method, given: Mapping[str, Given], repeat: int) -> RunResult:
     device = method.device
     before = device.allocations, device.compilations
     values = [item.value for item in given.values()]
@@ -89,7 +89,7 @@ def _call(method: Method, given: Mapping[str, Given], repeat: int) -> Report:
         outputs = method.execute(values)
         seconds.append(time.perf_counter() - begin)
     names = [info.name for info in method.outputs]
-    return Report(
+    return RunResult(
         dict(zip(names, outputs, strict=True)),
         seconds,
         device.allocations - before[0],
@@ -128,32 +128,34 @@ def _describe(value: Any) -> dict[str, Any]:
     return facts
 
 
-def _as_json(model: Path, method: str, given: Mapping[str, Given], report: Report, saved: list[Path]) -> Any:
+def _as_json(
+    model: Path, method: str, given: Mapping[str, Given], result: RunResult, saved: list[Path]
+) -> Any:
     return {
         "file": str(model),
         "method": method,
-        "device": report.adapter,
+        "device": result.adapter,
         "inputs": [{"name": n, "source": g.source, **_describe(g.value)} for n, g in given.items()],
-        "outputs": [{"name": n, **_describe(v)} for n, v in report.outputs.items()],
-        "load_seconds": report.load_seconds,
-        "seconds": report.seconds,
-        "allocations_since_load": report.allocations,
-        "compilations_since_load": report.compilations,
+        "outputs": [{"name": n, **_describe(v)} for n, v in result.outputs.items()],
+        "load_seconds": result.load_seconds,
+        "seconds": result.seconds,
+        "allocations_since_load": result.allocations,
+        "compilations_since_load": result.compilations,
         "saved": [str(path) for path in saved],
     }
 
 
-def _show(model: Path, method: str, given: Mapping[str, Given], report: Report, saved: list[Path]) -> None:
+def _show(model: Path, method: str, given: Mapping[str, Given], result: RunResult, saved: list[Path]) -> None:
     out = console()
-    out.print(heading(f"{model.name}: {method}", f"on {report.adapter}"))
+    out.print(heading(f"{model.name}: {method}", f"on {result.adapter}"))
     rows: list[tuple[object, ...]] = [
         (name, *_columns(item.value), item.source) for name, item in given.items()
     ]
-    rows += [(name, *_columns(value), _summary(value)) for name, value in report.outputs.items()]
+    rows += [(name, *_columns(value), _summary(value)) for name, value in result.outputs.items()]
     out.print(grid(rows))
     out.print()
-    since_load = f"{plural(report.allocations, 'allocation')}, {plural(report.compilations, 'compilation')}"
-    costs = {"load": _time(report.load_seconds), "call": _times(report.seconds), "since load": since_load}
+    since_load = f"{plural(result.allocations, 'allocation')}, {plural(result.compilations, 'compilation')}"
+    costs = {"load": _time(result.load_seconds), "call": _times(result.seconds), "since load": since_load}
     out.print(grid(list(costs.items())))
     for path in saved:
         out.print(Text(f"  saved {path}"))

@@ -1,12 +1,12 @@
-"""ExecuTorch's Python runtime, drop-in: the same names and the same meaning, on any GPU.
+"""A drop-in replacement for ExecuTorch's Python runtime: the same names and behaviour, on any GPU.
 
     from pteron.compat.executorch import Runtime
 
     program = Runtime.get().load_program("model.pte")
     outputs = program.load_method("forward").execute([x])
 
-Torch tensors in, torch tensors out; anything else in, numpy arrays out. Torch itself is not needed.
-Failures are RuntimeErrors, as ExecuTorch's are, with the reason in words.
+Torch tensors in, torch tensors out. Other arrays in, numpy arrays out. Torch is not needed.
+Failures are RuntimeErrors, as in ExecuTorch, with the reason in the message.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 
 
 class RuntimeFailure(PteronError, RuntimeError):
-    """A RuntimeError, as callers of ExecuTorch expect; its `__cause__` is Pteron's own error."""
+    """A RuntimeError, as users of ExecuTorch expect. Its `__cause__` is Pteron's own error."""
 
 
 @contextmanager
@@ -57,28 +57,28 @@ def _as_runtime_errors() -> Iterator[None]:
 
 
 class Verification(IntEnum):
-    """How much of a file is checked at load. Pteron always checks all of it."""
+    """How much of a file is checked at load. Pteron always checks everything."""
 
     Minimal = 0
     InternalConsistency = 1
 
 
 class TensorInfo:
-    """What a file says of a tensor."""
+    """The facts about a tensor in a file."""
 
     def __init__(self, tensor: schema.Tensor) -> None:
         self._tensor = tensor
 
     def sizes(self) -> tuple[int, ...]:
-        """The shape; the largest one, if it is dynamic."""
+        """The shape. For a dynamic tensor, the largest shape."""
         return tuple(self._tensor.sizes)
 
     def dtype(self) -> int:
-        """ExecuTorch's number for the element type."""
+        """ExecuTorch's number of the element type."""
         return int(self._tensor.scalar_type)
 
     def is_memory_planned(self) -> bool:
-        """Whether the program has a place for the tensor, so that the caller need not bring one."""
+        """Whether the program allocates the tensor, so that the caller need not."""
         return self._tensor.allocation_info is not None or self._tensor.data_buffer_idx != 0
 
     def nbytes(self) -> int:
@@ -92,7 +92,7 @@ class TensorInfo:
 
 
 class MethodMeta:
-    """What a file says of a method. Reading it puts nothing on the GPU."""
+    """The facts about a method in a file. Reading them does not use the GPU."""
 
     def __init__(self, plan: schema.ExecutionPlan) -> None:
         self._name = plan.name
@@ -131,7 +131,7 @@ class MethodMeta:
 
 
 def _is_attribute(value: object) -> bool:
-    """Tensors with a name of their own in the model are its attributes."""
+    """Whether a value is an attribute of the model: a tensor with a name."""
     info = value.extra_tensor_info if isinstance(value, schema.Tensor) else None
     return info is not None and info.fully_qualified_name is not None
 
@@ -161,7 +161,7 @@ class Method:
         self._metadata = metadata
 
     def execute(self, inputs: Sequence[Any]) -> list[Any]:
-        """Run at the inputs' shapes; the outputs as a list."""
+        """Run at the inputs' shapes. Returns the outputs as a list."""
         with _as_runtime_errors():
             outputs = self._method.execute(tuple(inputs))
         torch = sys.modules.get("torch")
@@ -175,7 +175,7 @@ class Method:
 
 
 class Program:
-    """A program. Nothing of it is on the GPU until a method is loaded."""
+    """A program. It does not use the GPU until a method is loaded."""
 
     def __init__(self, runtime: Runtime, file: ProgramFile) -> None:
         self._runtime = runtime
@@ -189,7 +189,7 @@ class Program:
         return set(self._file.method_names)
 
     def load_method(self, name: str) -> Method:
-        """A method, ready to execute. The same object every time; KeyError lists the names there are."""
+        """A method, ready to execute. Returns the same object every time. A KeyError lists the names."""
         with self._lock:
             if name not in self._methods:
                 metadata = MethodMeta(self._file.plan(name))
@@ -201,7 +201,7 @@ class Program:
             return self._methods[name]
 
     def metadata(self, method_name: str) -> MethodMeta:
-        """What the file says of a method, without loading it."""
+        """The facts about a method in the file, without loading it."""
         try:
             return MethodMeta(self._file.plan(method_name))
         except KeyError as error:
@@ -223,7 +223,7 @@ class BackendRegistry:
 
 
 class OperatorRegistry:
-    """The operators that can run, in delegates (`aten.add.Tensor`) and outside of them (`aten::add.out`)."""
+    """The operators that can run, in delegates (`aten.add.Tensor`) and outside (`aten::add.out`)."""
 
     @property
     def operator_names(self) -> set[str]:
@@ -231,7 +231,7 @@ class OperatorRegistry:
 
 
 class Runtime:
-    """The runtime of this process: get it with `Runtime.get()`."""
+    """The runtime of this process: call `Runtime.get()`."""
 
     def __init__(self) -> None:
         self.backend_registry = BackendRegistry()
@@ -245,7 +245,7 @@ class Runtime:
         return Runtime()
 
     def device(self) -> Device:
-        """The one device that all programs of this runtime share, opened when it is first needed."""
+        """The one device of all programs of this runtime. It is opened at first use."""
         with self._lock:
             if self._device is None:
                 self._device = open_device()
@@ -260,10 +260,10 @@ class Runtime:
         debug_buffer_size: int = 0,
         data_path: Path | str | None = None,
     ) -> Program:
-        """Open a program: a path, bytes, or a binary file.
+        """Open a program from a path, bytes, or a binary file.
 
-        data_path: the `.ptd` file that holds weights kept apart from the program.
-        All checks are made, whatever `verification` says; the ETDump options have no effect.
+        data_path: the `.ptd` file with weights that are stored outside the program.
+        All checks are made for every value of `verification`. The ETDump options have no effect.
         """
         if not isinstance(data, (str, Path, bytes, bytearray)) and not hasattr(data, "read"):
             raise TypeError(

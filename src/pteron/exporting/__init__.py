@@ -1,12 +1,12 @@
-"""From PyTorch to a `.pte` file, in one call.
+"""Export a PyTorch module to a `.pte` file, in one call.
 
     made = pteron.export(module, (x,), "model.pte", dynamic_shapes=({0: Dim("n", max=64)},), quantize="4bit")
     print(made.report)
 
-torch, torchao and ExecuTorch are imported when the first module is exported, not before.
+torch, torchao and ExecuTorch are imported at the first export, not before.
 """
 
 from pteron.exporting.api import Export, export
-from pteron.exporting.report import Outside, Report
+from pteron.exporting.report import ExportReport, Outside
 
-__all__ = ["Export", "Outside", "Report", "export"]
+__all__ = ["Export", "ExportReport", "Outside", "export"]

@@ -1,4 +1,4 @@
-"""`pteron.export`: what a caller gives, and what they get."""
+"""`pteron.export`: its arguments and its result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pteron.errors import InputError
 from pteron.exporting.quiet import quiet
-from pteron.exporting.report import Report, describe
+from pteron.exporting.report import ExportReport, describe
 from pteron.extras import needs
 from pteron.pte.container import write_file
 
@@ -21,13 +21,13 @@ QUANTIZATIONS = {"4bit": 4, "8bit": 8}  # bits
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A program, and what became of the module on the way."""
+    """An exported program, and a report on the export."""
 
     buffer: bytes = field(repr=False)
-    report: Report
+    report: ExportReport
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the `.pte` file. It appears whole or not at all."""
+        """Write the `.pte` file. It is written completely or not at all."""
         write_file(path, [self.buffer])
 
 
@@ -43,7 +43,7 @@ def export(
     compile_options: Mapping[str, Any] | None = None,
     constant_methods: Mapping[str, Any] | None = None,
 ) -> Export:
-    """Export a module, which is not changed, and write it to `path` if there is one.
+    """Export a module, and write it to `path` if given. The module is not changed.
 
     example_inputs: a tuple of arguments, as large as they can become.
     dynamic_shapes: which dimensions may be smaller, as `torch.export.export` takes it.
@@ -61,7 +61,7 @@ def export(
         raise InputError("quantised weights exist only inside the delegate: quantize needs partition=True")
     if group_size < 1 or group_size % 4:
         raise InputError(f"group_size must be a multiple of 4, not {group_size}")
-    lowering, weights = exporters()
+    lowering, prepare = exporters()
     if not isinstance(example_inputs, (tuple, list)):
         raise InputError(
             f"example_inputs must be a tuple of arguments, not {type(example_inputs).__name__}: write (x,)"
@@ -84,7 +84,7 @@ def export(
 
 
 def exporters() -> tuple[Any, Any]:
-    """The two modules that need torch and ExecuTorch, or an error that says what to install."""
+    """Import the two modules that need torch and ExecuTorch. The error says what to install."""
     with needs("export", "to export a PyTorch module"), quiet():
-        from pteron.exporting import lowering, weights
-    return lowering, weights
+        from pteron.exporting import lowering, prepare
+    return lowering, prepare

@@ -1,9 +1,9 @@
-"""Operators that the exporter would take apart, in a form that the delegate takes.
+"""Rewrite operators that the exporter would decompose into operators that the delegate supports.
 
-Left to itself, it turns `scaled_dot_product_attention` and `rms_norm` into parts of which some (`any`,
-`mul.Scalar`, `add.Scalar`) fall outside of the delegate, and so splits the graph at every layer. The delegate
-has an operator for all of attention, which knows no causality, no shared heads and only masks that are
-added; and it finds a norm again by its pattern, if that is written with `add.Tensor`.
+The exporter decomposes `scaled_dot_product_attention` and `rms_norm`. Some of the parts (`any`, `mul.Scalar`,
+`add.Scalar`) are not supported by the delegate, so the graph is split at every layer. The delegate has an
+operator for attention, but without causal masks, shared heads or boolean masks: these are made explicit here.
+It also recognizes the pattern of an RMS norm, if it is written with `add.Tensor`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RMS_NORM = torch.ops.aten.rms_norm.default
 
 
 def fusible(program: ExportedProgram) -> ExportedProgram:
-    """The same program, with such operators rewritten."""
+    """The same program with these operators rewritten."""
     table = {ATTENTION: attend, RMS_NORM: rms_norm}
     if any(node.target in table for node in program.graph.nodes):
         return program.run_decompositions(table)
@@ -46,7 +46,7 @@ def attend(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Attention by the delegate's operator, or NotImplemented where it does not fit."""
+    """Attention with the delegate's operator, or NotImplemented if it does not fit."""
     if dropout_p or not _fits(q, k, v):
         return NotImplemented
     if enable_gqa:
@@ -75,13 +75,13 @@ def _fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
 
 
 def _repeated(x: Tensor, heads: int) -> Tensor:
-    """Each head as often as queries share it."""
+    """Repeat each head for the queries that share it."""
     sharing = heads // x.shape[1]
     return x if sharing == 1 else x.unsqueeze(2).expand(-1, -1, sharing, -1, -1).flatten(1, 2)
 
 
 def _hidden(dtype: torch.dtype) -> float:
-    """What hides a key when it is added to its score: finite, as a row of -inf alone would be NaN."""
+    """A number that hides a key when added to its score. It is finite: a row of only -inf gives NaN."""
     return -float(torch.finfo(dtype).max) / 2
 
 
@@ -92,7 +92,7 @@ def _causal_mask(q: Tensor, k: Tensor) -> Tensor:
 
 
 def _added_mask(mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The mask to add, and 0 for each row without any visible key: torch says that its result is 0."""
+    """The mask to add, and a factor per row: 0 for a row without a visible key, whose result must be 0."""
     if mask.dtype == torch.bool:
         shown = mask.to(dtype)
         return (1 - shown) * _hidden(dtype), shown.amax(-1, keepdim=True)

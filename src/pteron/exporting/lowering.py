@@ -1,4 +1,4 @@
-"""torch.export and ExecuTorch's lowering, with their known traps handled."""
+"""torch.export and ExecuTorch's lowering, with workarounds for their known problems."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torch import nn
 
 from pteron.exporting.fusible import fusible
 
-Reasons = dict[str, set[str]]  # why an operator, by its name without overload, was not delegated
+Reasons = dict[str, set[str]]  # why an operator was not delegated, by its name without overload
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def _lower_program(program: Any, options: dict[str, Any] | None, constant_method
 
 @functools.cache
 def remember_patterns() -> None:
-    """The partitioner traces its rope patterns anew for every program: seconds each time, unless kept."""
+    """Cache the partitioner's rope patterns. It traces them for every program, which takes seconds."""
     for entry in fusable_patterns.values():
         if entry.get_graphs_fn is not None:
             entry.get_graphs_fn = functools.cache(entry.get_graphs_fn)
@@ -87,7 +87,7 @@ def remember_patterns() -> None:
 
 @contextmanager
 def skip_reasons() -> Iterator[Reasons]:
-    """Why the partitioner leaves operators outside, which it otherwise only logs."""
+    """Collect the reasons why the partitioner does not delegate operators. It only logs them."""
     reasons: Reasons = {}
     before = VulkanSupportedOperators.log_skip
 
@@ -104,6 +104,6 @@ def skip_reasons() -> Iterator[Reasons]:
 
 
 def operator_name(target: Any) -> str:
-    """As the file will write it, but without its overload: aten::mul."""
+    """The name of an operator in the file, without its overload: aten::mul."""
     schema = getattr(target, "_schema", None)
     return str(schema.name) if schema is not None else str(getattr(target, "__name__", target))

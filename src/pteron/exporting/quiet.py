@@ -1,4 +1,4 @@
-"""Exporters tell much that only their authors can use."""
+"""Silence the exporters' warnings, which help only their authors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without warnings. Errors are still logged, and raised."""
+    """Ignore warnings. Errors are still logged and raised."""
     before = logging.root.manager.disable
     logging.disable(max(before, logging.WARNING))
     try:

@@ -1,4 +1,4 @@
-"""What became of a module: read from the file itself, as Pteron will read it."""
+"""A report on an export, read from the exported file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pteron.report.inspect import OperatorCount, inspect_method
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """An operator that was left outside of the delegate."""
+    """An operator outside the delegate."""
 
     name: str
     count: int
@@ -24,9 +24,9 @@ class Outside:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ExportReport:
     nbytes: int
-    delegates: int  # calls of the delegate; more than one: something in between was left outside
+    delegates: int  # delegate calls; more than one means that operators between them are outside
     delegated: tuple[OperatorCount, ...]
     outside: tuple[Outside, ...]
     unquantized: tuple[str, ...]  # layers that keep their weights as they are, and why
@@ -35,7 +35,7 @@ class Report:
 
     @property
     def runs(self) -> bool:
-        """Whether Pteron can run it. What is outside of the delegate runs on the GPU too."""
+        """Whether Pteron can run the program. Operators outside the delegate run on the GPU too."""
         return self.check.runs
 
     @property
@@ -46,17 +46,17 @@ class Report:
         inside = sum(operator.count for operator in self.delegated)
         lines = [
             f"{self.nbytes:,} bytes",
-            f"Calls of operators: {inside} delegated, {self.count_outside} not",
+            f"Operator calls: {inside} delegated, {self.count_outside} not",
         ]
         if self.partitioner_error is not None:
             lines.append(f"Nothing is delegated: ExecuTorch's partitioner failed ({self.partitioner_error})")
         if self.delegates > 1:
             lines.append(f"Split into {self.delegates} delegates")
         if self.outside:
-            lines.append("Left outside of the delegate:")
+            lines.append("Outside the delegate:")
             lines += [f"  {operator}" for operator in self.outside]
         if self.unquantized:
-            lines.append("Not quantised:")
+            lines.append("Not quantized:")
             lines += [f"  {layer}" for layer in self.unquantized]
         lines.append(str(self.check) if self.runs else f"Pteron cannot run it:\n{self.check}")
         return "\n".join(lines)

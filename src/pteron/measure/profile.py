@@ -1,4 +1,4 @@
-"""Where the time of a call goes: per node and per operator on the GPU, and the host's share."""
+"""Where the time of a call goes: per node and per operator on the GPU, and on the host."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from pteron.method import Method
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Seconds of an ordinary call, as the calling thread sees them."""
+    """Seconds of a normal call, measured in the calling thread."""
 
     prepare: float  # reading the inputs, planning, uploading
-    encode: float  # recording the kernels and submitting them
+    encode: float  # recording and submitting the kernels
     rest: float  # waiting for the GPU, reading back
 
     @property
@@ -36,7 +36,7 @@ class DispatchProfile:
     kernel: str
     grid: tuple[int, int, int]
     seconds: float | None  # the median of the profiled calls; None without timestamps
-    last: tuple[float, float] | None  # in the last one: when it began and ended, since the first dispatch did
+    last: tuple[float, float] | None  # start and end in the last call, from the start of its first dispatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class NodeProfile:
 
 @dataclass(frozen=True, slots=True)
 class OpProfile:
-    """All nodes of one operator."""
+    """The sum of all nodes of one operator."""
 
     op: str
     nodes: int
@@ -70,9 +70,9 @@ class Profile:
     method: str
     adapter: str
     calls: int
-    host: Host  # medians of ordinary calls
-    cpu_seconds: float  # of the process, all threads, of such a call
-    nodes: tuple[NodeProfile, ...]  # those that run something, in program order
+    host: Host  # medians of normal calls
+    cpu_seconds: float  # CPU time of such a call, all threads of the process
+    nodes: tuple[NodeProfile, ...]  # the nodes with dispatches, in program order
     timeline: Timeline | None
 
     @property
@@ -81,7 +81,7 @@ class Profile:
 
     @property
     def gpu_seconds(self) -> float | None:
-        """The sum over all kernels. Gaps between them are not in it."""
+        """The sum over all kernels, without the gaps between them."""
         return total(node.seconds for node in self.nodes) if self.has_timestamps else None
 
     def by_op(self) -> list[OpProfile]:
@@ -94,7 +94,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The phases of one profiled call on the host, in seconds since it began."""
+    """The phases of one profiled call on the host, in seconds since its start."""
 
     recording: float
     recorded: float
@@ -102,17 +102,17 @@ class Timeline:
 
 
 def profile(method: Method, inputs: Sequence[Any], *, repeat: int = 5) -> Profile:
-    """Call a method several times, first as always, then with a timestamp around every kernel."""
+    """Call a method several times: first normally, then with a timestamp around every kernel."""
     device = method.device
     with device.lock:
         method.reset()
-        method.execute(inputs)  # the first call at a shape plans; the others do not
+        method.execute(inputs)  # the first call at a shape plans; later calls do not
         plain = [_ordinary(method, inputs) for _ in range(repeat)]
         spans: list[list[Span]] = []
         timeline = None
         if isinstance(device, WgpuDevice) and has_timestamps(device):
             with stopwatch(device) as watch:
-                _time(method, inputs)  # the first one makes the queries
+                _time(method, inputs)  # the first call creates the queries
                 for _ in range(repeat):
                     timeline = _time(method, inputs)
                     spans.append(watch.read())
@@ -210,7 +210,7 @@ HOST, GPU = 1, 2
 def trace(profile: Profile) -> dict[str, Any]:
     """One profiled call in the Trace Event Format: the host's phases above, the kernels below.
 
-    The two clocks have no common origin: the first kernel is drawn where the host had recorded it.
+    The two clocks have no common origin: the first kernel is drawn where the host recorded it.
     """
     seen = profile.timeline
     host = profile.host

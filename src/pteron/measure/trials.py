@@ -1,8 +1,7 @@
-"""Timing every route that could do a program's work, on the device at hand.
+"""Time all routes that a program's nodes could use, on the current device.
 
-`pteron tune` asks for it; and a program that is loaded on a GPU for the first time is tried by itself, as
-what is known of GPUs in general need not be true of this one. What a software adapter likes is known well
-enough.
+`pteron tune` does this on request. The first load of a program on a GPU does it too, because the default
+order of the routes may be wrong for this GPU. On software adapters the default order is good enough.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from pteron.method import Method
 from pteron.plan.routes import Choice, route_key
 from pteron.plan.sweep import LiveGraph
 
-CLEARLY = 0.95  # of the default's time: what takes longer is not worth a change
-BRIEFLY = 2  # calls to take the median of, when nobody has asked for a measurement
+FASTER_THAN_DEFAULT = 0.95  # a route must need less than this share of the default's time to be chosen
+CALLS_AT_LOAD = 2  # calls per route, when a load measures; `pteron tune` makes more
 
 _log = logging.getLogger(__name__)
 
 
 class Trial:
-    """Takes, of every node, the route with one number after another, so that all can be timed."""
+    """Makes every node use the route with the current `number`, so that all routes can be timed in turn."""
 
     def __init__(self) -> None:
         self.number = 0
-        self.most = 1  # routes that fitted one node
+        self.most = 1  # the largest number of routes that fit one node
 
     def keeps(self, key: str, route: str) -> bool:
         return True
@@ -53,7 +52,7 @@ class Trial:
 
 @dataclass(slots=True)
 class Measured:
-    """The candidates of one kind of node at one size, in the rule's order, with the seconds they took."""
+    """The seconds of each candidate route, in the rule's order, for one key and one size."""
 
     key: str
     size: int
@@ -65,19 +64,19 @@ class Measured:
 
     @property
     def default(self) -> str:
-        """What is taken without a measurement."""
+        """The route that is used without a measurement."""
         return next(iter(self.seconds))
 
     @property
     def best(self) -> str:
-        """The fastest; the default unless another is faster by more than noise."""
+        """The fastest route. The default, unless another is clearly faster than it."""
         medians = self.medians
         fastest = min(medians, key=lambda route: medians[route])
-        return fastest if medians[fastest] < CLEARLY * medians[self.default] else self.default
+        return fastest if medians[fastest] < FASTER_THAN_DEFAULT * medians[self.default] else self.default
 
 
 def measure(method: Method, trial: Trial, calls: Iterable[Sequence[Any]], repeat: int = 5) -> list[Measured]:
-    """Time all routes that fit, at the shapes of each call. The method must have been loaded with `trial`."""
+    """Time all routes that fit, at the shapes of each call. The method must be loaded with `trial`."""
     found: dict[tuple[str, int], Measured] = {}
     for inputs in calls:
         trial.number, trial.most = 0, 1
@@ -102,26 +101,26 @@ def best_of(measured: Iterable[Measured]) -> Best:
 
 
 def some_sizes(method: Method) -> list[int]:
-    """One, the most, and the middle between them on a scale of ratios."""
+    """Three sizes: 1, the maximum, and their geometric mean."""
     most = max((info.max_shape[d] for info in method.inputs for d in info.dynamic_dims), default=1)
     return sorted({1, round(most**0.5), most})
 
 
 def timed_adapter(device: Device) -> Adapter:
-    """The adapter of a device on which kernels can be timed."""
+    """The adapter of a device that can time kernels."""
     if not isinstance(device, WgpuDevice) or not has_timestamps(device):
         raise DeviceError(
             f"{device.name} has no timestamp queries, so kernels cannot be timed: "
-            "they are chosen by what is known of devices in general"
+            "the default order of the routes is used"
         )
     return device.adapter
 
 
-# -- without being asked ----------------------------------------------------------------------------
+# -- at the first load ------------------------------------------------------------------------------
 
 
 class Trials:
-    """Times the routes of a program that is loaded on a GPU for the first time, and remembers the fastest."""
+    """Times the routes of a program at its first load on a GPU, and stores the fastest."""
 
     def tune(self, live: LiveGraph, device: Device, load: Callable[[Choice], Method]) -> Choice | None:
         if not isinstance(device, WgpuDevice) or not has_timestamps(device):
@@ -131,26 +130,26 @@ class Trials:
         if not undecided:
             return None
         best = _time_routes(load, device, undecided)
-        with suppress(OSError):  # nowhere to keep it: it serves this load
+        with suppress(OSError):  # the cache cannot be written: use the result for this load only
             tuning.write(device.adapter, best)
         return tuning.read(device.adapter) or Tuning(best)
 
 
 def _time_routes(load: Callable[[Choice], Method], device: WgpuDevice, keys: Iterable[str]) -> Best:
     _log.info("timing kernels on %s, once", device.name)
-    best: Best = {key: {} for key in keys}  # looked at, even if no call reaches them
+    best: Best = {key: {} for key in keys}  # also the keys that no call reaches, to try them only once
     trial = Trial()
     with closing(load(trial)) as method:
         try:
             calls = [_zeros(method, live) for live in some_sizes(method)]
-            best |= best_of(measure(method, trial, calls, BRIEFLY))
-        except PteronError as error:  # it wants other inputs than zeros; the rules' own order is sound
+            best |= best_of(measure(method, trial, calls, CALLS_AT_LOAD))
+        except PteronError as error:  # the program refuses zeros as inputs: keep the default order
             _log.info("kernels were not timed: %s", error)
     return best
 
 
 def _zeros(method: Method, live: int) -> list[Any]:
-    """Inputs of zeros, every dynamic dimension `live` long."""
+    """Inputs of zeros, with every dynamic dimension at size `live`."""
     inputs: list[Any] = []
     for port, info in zip(method.graph.inputs, method.inputs, strict=True):
         if isinstance(port.value, Tensor):

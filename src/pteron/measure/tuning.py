@@ -1,8 +1,8 @@
-"""Which route is the fastest here: measured once, kept in a file, used by every load.
+"""The fastest route of each node: measured once, stored in a file, used by every load.
 
-An operator with several kernels lists them best first, by what is known of devices in general. What was
-measured on this very device goes before that. Entries belong to an adapter, its driver, and the text of the
-kernels: after an update of either they do not count any more.
+An operator with several kernels lists its routes in a default order. A measurement on this device overrides
+the order. Entries are stored by adapter, driver and kernel text: after an update of one of these, an old
+entry is not used.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any, TypeAlias
 from pteron.gpu.wgpu.adapters import Adapter
 from pteron.pte.container import write_file
 
-# By the node's key and the number of elements it writes: the name of the best route.
+# The name of the best route, by node key and number of output elements.
 Best: TypeAlias = dict[str, dict[int, str]]
 
 
 class Tuning:
-    """Chooses routes by what was measured: at the size nearest to the live one."""
+    """Chooses routes by measurements, at the measured size nearest to the live size."""
 
     def __init__(self, best: Best) -> None:
         self.best = best
@@ -51,11 +51,11 @@ def cache_path() -> Path:
 
 
 def read(adapter: Adapter) -> Tuning | None:
-    """What was measured on this adapter with these kernels; None if nothing was."""
+    """The measurements on this adapter with the current kernels; None if there are none."""
     if not cache_path().exists():
         return None
     entries: Any = _read_all().get(_identity(adapter))
-    with suppress(AttributeError, TypeError, ValueError):  # not what `write` writes: as good as nothing
+    with suppress(AttributeError, TypeError, ValueError):  # `write` did not write this: ignore it
         best = {
             key: {int(size): str(route) for size, route in sizes.items()} for key, sizes in entries.items()
         }
@@ -94,7 +94,7 @@ def _identity(adapter: Adapter) -> str:
 
 @cache
 def kernel_version() -> str:
-    """Changes with the text of any rule or kernel."""
+    """A hash of all rules and kernels."""
     digest = hashlib.sha256()
     home = Path(__file__).parent.parent
     files = [p for folder in ("ops", "fusion") for p in (home / folder).rglob("*")]

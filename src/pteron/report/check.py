@@ -1,9 +1,9 @@
-"""`pteron.check`: can a program run? Everything that stands in the way, before anything runs.
+"""`pteron.check`: can a program run? Lists all problems before anything runs.
 
     report = pteron.check("model.pte")
     report.runs, report.findings
 
-It is answered from the file alone; no GPU is needed.
+The answer needs only the file, no GPU.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pteron.lower.instructions import try_lower
 from pteron.plan.sweep import plan
 from pteron.pte.file import ProgramFile
 
-__all__ = ["Finding", "Report", "check", "problems_of"]
+__all__ = ["CheckReport", "Finding", "check", "problems_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What of a program cannot run. The same problem is one finding, with all of its places."""
+class CheckReport:
+    """The problems of a program. Equal problems are one finding, with all places where they occur."""
 
     methods: tuple[str, ...]
-    operators: int  # calls of operators, in all methods
+    operators: int  # operator calls in all methods
     findings: tuple[Finding, ...]
 
     @property
@@ -47,10 +47,10 @@ def check(
     *,
     data_path: str | Path | Iterable[str | Path] | None = None,
     max_nodes: int = MAX_NODES,
-) -> Report:
-    """Look through all methods of a `.pte` file (a path, bytes, or an open binary file).
+) -> CheckReport:
+    """Check all methods of a `.pte` file (a path, bytes, or an open binary file).
 
-    max_nodes: the most nodes that its methods may have together. See `load`.
+    max_nodes: the maximum number of nodes in all methods together. See `load`.
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
     with ProgramFile.open(source, paths) as file:
@@ -60,11 +60,11 @@ def check(
         for method in file.method_names:
             graph, problems[method] = problems_of(file, method, budget)
             operators += len(graph.nodes)
-        return Report(file.method_names, operators, tuple(findings(problems)))
+        return CheckReport(file.method_names, operators, tuple(findings(problems)))
 
 
 def problems_of(file: ProgramFile, method: str, budget: Budget) -> tuple[Graph, list[Problem]]:
-    """The graph of a method, and what is missing from it or refused by an operator's rule."""
+    """The graph of a method, and its problems: missing operators, and arguments that a rule refuses."""
     graph, problems = try_lower(file, method, budget)
     if not problems:
         try:

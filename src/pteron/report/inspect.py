@@ -1,11 +1,11 @@
-"""What is inside a `.pte` file, down to the graph inside the delegate. No GPU is needed.
+"""The contents of a `.pte` file, including the graph inside the delegate. No GPU is needed.
 
     with open_file("model.pte") as file:
         method = inspect_method(file, "forward", {"input0": (1, 7, 64)})
         method.operators, method.inputs, method.memory, method.nodes
 
-What the file says is told of every sound file. What Pteron makes of it (dynamic dimensions, the
-memory plan, the kernels at a live shape) is told if it can run; if not, `problems` says why.
+Facts from the file are given for every valid file. Facts from Pteron's plan (dynamic dimensions, memory,
+kernels at a live shape) are given if the program can run. If it cannot, `problems` says why.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from pteron.pte.file import ProgramFile
 
 LARGEST_CONSTANTS = 3
 
-# Several values may name the same bytes, so constants are told apart by where their bytes lie.
+# Several values may refer to the same bytes: identify a constant by the position of its bytes.
 Place: TypeAlias = tuple[str, int | str]
 
 
 @dataclass(frozen=True, slots=True)
 class PortInfo:
-    """An input or output. `values` is the range its integers must lie in, where that is known."""
+    """An input or output. `values` is the valid range of its integers, if it is known."""
 
     name: str
     dtype: str
     max_shape: Shape
     dynamic_dims: tuple[int, ...] = ()
-    value: object = None  # of an output that is a constant
+    value: object = None  # the value of a constant output
     values: tuple[int, int] | None = None
 
 
@@ -54,7 +54,7 @@ class PortInfo:
 class OperatorCount:
     name: str
     count: int
-    place: str  # "delegate", or "outside" of it
+    place: str  # "delegate" or "outside"
     supported: bool
 
 
@@ -83,12 +83,12 @@ class Constants:
 
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
-    """Bytes that a method takes on the GPU beside its constants, at any live shape."""
+    """GPU memory of a method in bytes, without constants. It is the same at every live shape."""
 
     activations: int
     buffers: int
-    tensors: int  # that share those buffers
-    unshared: int  # what they would take if each had its own
+    tensors: int  # the tensors that share these buffers
+    unshared: int  # the bytes needed if each tensor had its own buffer
     state: int
     staging: int
 
@@ -98,12 +98,12 @@ class DispatchInfo:
     kernel: str
     grid: Grid
     params: Mapping[str, Number]
-    bindings: dict[str, str]  # the live tensors and integers bound, by the kernel's names
+    bindings: dict[str, str]  # the live tensors and integers, by the kernel's binding names
 
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A node at a live shape. One without dispatches costs nothing: its output is its input's bytes."""
+    """A node at a live shape. A node without dispatches is free: its output has the bytes of its input."""
 
     index: int
     operator: str
@@ -131,12 +131,12 @@ class MethodInfo:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it only hands out numbers, as exporters use methods to store a model's settings."""
+        """Whether the method only returns constants. Exporters store a model's settings in such methods."""
         return not self.delegates and not self.operators and all(o.value is not None for o in self.outputs)
 
 
 def open_file(source: Any, data_paths: Iterable[Any] = ()) -> ProgramFile:
-    """Open a `.pte` file (a path, bytes, or a binary file) to look into it."""
+    """Open a `.pte` file (a path, bytes, or a binary file) for inspection."""
     return ProgramFile.open(source, data_paths)
 
 
@@ -148,7 +148,7 @@ def inspect_method(
     size: int | None = None,
     budget: Budget | None = None,
 ) -> MethodInfo:
-    """Describe a method, and with `live` or `size` also every node at that live shape.
+    """Describe a method. With `live` or `size`, describe also every node at that live shape.
 
     live: shapes of inputs (and values of integers) by name; what is left out stays at its largest.
     size: for every dynamic dimension of the inputs that `live` does not name.
@@ -171,7 +171,7 @@ def inspect_method(
     if live is not None or size is not None:
         if model is None:
             raise UnsupportedError(
-                f"method '{name}' has no live shapes, as it cannot run:\n" + "\n".join(problems)
+                f"method '{name}' has no live shapes, because it cannot run:\n" + "\n".join(problems)
             )
         info.nodes = model.nodes_at(live or {}, size)
     return info
@@ -203,14 +203,14 @@ def _model(
 
 
 def sample_ranges(graph: Graph) -> dict[str, tuple[int, int]]:
-    """Ranges to draw random integers from: where indices must lie, and 0 where a position is read."""
+    """Ranges for random integers: the valid indices, and 0 for positions."""
     model = _Model(graph)
     roots = {model.layout.storage[element.source.id] for element in graph.elements}
     ports = [port for port in graph.inputs if isinstance(port.value, Tensor)]
     return {port.name: (0, 0) for port in ports if _id(port.value) in roots} | model.ranges()
 
 
-# -- what the file says ---------------------------------------------------------------------------
+# -- facts from the file --------------------------------------------------------------------------
 
 
 def _open_delegates(file: ProgramFile, plan: schema.ExecutionPlan) -> dict[int, vulkan.VkGraph]:
@@ -260,7 +260,7 @@ def _delegates(file: ProgramFile, plan: schema.ExecutionPlan) -> Iterable[Delega
 def _operators(
     plan: schema.ExecutionPlan, opened: Mapping[int, vulkan.VkGraph], missing: set[str]
 ) -> Iterable[OperatorCount]:
-    """Every operator that a call of the method runs, the most frequent ones first."""
+    """All operators that a call of the method runs, the most frequent first."""
     counts: Counter[tuple[str, str]] = Counter()
     for call in _instructions(plan):
         match call:
@@ -308,11 +308,11 @@ def _delegate_constants(graph: vulkan.VkGraph, number: int) -> Iterable[tuple[Pl
         yield place, ConstantInfo(f"delegate {number}.v{index}", dtype, tuple(tensor.dims), stored.length)
 
 
-# -- what Pteron makes of it ----------------------------------------------------------------------
+# -- facts from Pteron's plan ---------------------------------------------------------------------
 
 
 class _Model:
-    """A method as it would be loaded, short of the GPU."""
+    """A method as it would be loaded, without a GPU."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -321,7 +321,7 @@ class _Model:
         self.dims = dynamic_dims(graph, self.live)
 
     def complete(self, info: MethodInfo) -> None:
-        """Add what only the graph can tell."""
+        """Add the facts that come from the graph."""
         ranges = self.ranges()
         info.inputs = tuple(self._port(port, ranges) for port in self.graph.inputs)
         info.outputs = tuple(self._port(port, ranges) for port in self.graph.outputs)
@@ -382,13 +382,13 @@ class _Model:
         return changes
 
     def _at_size(self, port: Port, size: int) -> Shape:
-        """The shape with every dynamic dimension at `size`. They must share one maximum to mean the same."""
+        """The shape with every dynamic dimension at `size`. All dynamic dimensions must have one maximum."""
         inputs = [p for p in self.graph.inputs if isinstance(p.value, Tensor)]
         most = {p.max_shape[d] for p in inputs for d in self.dims.get(_id(p.value), ())}
         if len(most) != 1:
-            why = f"have the maxima {', '.join(map(str, sorted(most)))}" if most else "are not there at all"
+            why = f"have the maxima {', '.join(map(str, sorted(most)))}" if most else "do not exist"
             raise InputError(
-                f"one size is for all dynamic dimensions, but those of method '{self.graph.name}' {why}: "
+                f"one size sets all dynamic dimensions, but those of method '{self.graph.name}' {why}: "
                 "give whole shapes, such as input0=1,7,64"
             )
         dims = self.dims.get(_id(port.value), ())

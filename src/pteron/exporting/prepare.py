@@ -1,4 +1,4 @@
-"""The module that is really exported: a copy in which weights may be quantised."""
+"""Prepare a copy of the module for export, with quantized weights if wanted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINEAR_BLOCK = 4  # the exporter pads scales to so many outputs, and then fails 
 
 
 def copy_for_export(module: nn.Module) -> nn.Module:
-    """A copy in evaluation mode. It shares the tensors, which nothing writes to, and so costs no memory."""
+    """A copy in evaluation mode. It shares the tensors, which are never written, so it needs no memory."""
     tensors = itertools.chain(module.parameters(), module.buffers())
     return copy.deepcopy(module, {id(tensor): tensor for tensor in tensors}).eval()
 
