@@ -62,7 +62,7 @@ def test_zero_leaves_a_test_out(model):
 
 def test_what_does_not_fit_or_makes_no_sense_is_refused(model):
     assert "do not fit the context of" in bench(model, "-p", 100000, code=2).stderr
-    assert "write lengths with commas" in bench(model, "-p", "many", code=2).stderr
+    assert "write lengths separated by commas" in bench(model, "-p", "many", code=2).stderr
 
 
 class Recorder:

@@ -1,4 +1,4 @@
-"""The command line: one file per command, and nothing heavy imported before a command needs it."""
+"""The command line: one file per command. A command imports large packages only when it runs."""
 
 import sys
 from io import TextIOWrapper
@@ -9,5 +9,5 @@ def main() -> None:
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without × or ≤ is no reason to fail
+            stream.reconfigure(errors="replace")  # do not fail in a terminal that cannot print × or ≤
     app()

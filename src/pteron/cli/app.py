@@ -1,4 +1,4 @@
-"""`pteron`: the commands, and how their errors look."""
+"""`pteron`: the commands, and how errors are printed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pteron.errors import PteronError
 
 
 class Commands(TyperGroup):
-    """What a user can cause is answered in words; a traceback is for what only we can."""
+    """Prints errors that a user can cause as one line. Other errors keep their traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -50,7 +50,7 @@ def _in_words(error: PteronError | OSError) -> str:
 app = typer.Typer(
     cls=Commands,
     name="pteron",
-    help="Run and look into PyTorch programs (.pte files) on any GPU.",
+    help="Run and inspect PyTorch programs (.pte files) on any GPU.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -72,7 +72,7 @@ def root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
     traceback: Annotated[
-        bool, typer.Option("--traceback", envvar="PTERON_TRACEBACK", help="Show where an error arose.")
+        bool, typer.Option("--traceback", envvar="PTERON_TRACEBACK", help="Show the traceback of an error.")
     ] = False,
 ) -> None:
     pass

@@ -1,4 +1,4 @@
-"""What users type for shapes and inputs, such as `1,7,64` or `input0=1,7,64`."""
+"""Parse shapes and inputs on the command line, such as `1,7,64` or `input0=1,7,64`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAMED = re.compile(r"(?P<name>[A-Za-z_][^=]*)=(?P<value>.*)")
 
 
 def split_name(text: str) -> tuple[str | None, str]:
-    """`input0=x.npy` as (`input0`, `x.npy`); without a name, (None, text)."""
+    """Split `input0=x.npy` into (`input0`, `x.npy`). Without a name: (None, text)."""
     match = _NAMED.fullmatch(text)
     return (match["name"], match["value"]) if match else (None, text)
 
@@ -28,7 +28,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
 
 
 def in_order(given: Iterable[str], names: Iterable[str], what: str) -> dict[str, str]:
-    """Arguments by input: those with a name go there, the others to the remaining inputs in order."""
+    """Arguments by input name. Named arguments go to their input, the others in order to the rest."""
     known = list(names)
     taken: dict[str, str] = {}
     nameless: list[str] = []
@@ -38,7 +38,7 @@ def in_order(given: Iterable[str], names: Iterable[str], what: str) -> dict[str,
             nameless.append(value)
         elif name not in known:
             raise typer.BadParameter(
-                f"{what} {text!r}: there is no such input; there are {', '.join(known) or 'none'}"
+                f"{what} {text!r}: there is no such input; the inputs are {', '.join(known) or 'none'}"
             )
         elif name in taken:
             raise typer.BadParameter(f"{what} {text!r}: {name} is given twice")

@@ -1,4 +1,4 @@
-"""`pteron bench`: how fast a language model reads a prompt and writes tokens, as llama-bench tells it."""
+"""`pteron bench`: the speed of a language model for prompts and for generated tokens, as in llama-bench."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ class Format(StrEnum):
 def bench(
     model: language.Model,
     prompts: Annotated[
-        str, typer.Option("-p", "--n-prompt", help="Prompt lengths to read, with commas; 0: none.")
+        str, typer.Option("-p", "--n-prompt", help="Prompt lengths, separated by commas; 0: none.")
     ] = "128",
     generations: Annotated[
-        str, typer.Option("-n", "--n-gen", help="How many tokens to write, with commas; 0: none.")
+        str,
+        typer.Option("-n", "--n-gen", help="Tokens to generate, separated by commas; 0: none."),
     ] = "32",
     depth: Annotated[
-        int, typer.Option("--n-depth", min=0, help="Tokens that the context already holds.")
+        int, typer.Option("--n-depth", min=0, help="Tokens in the context before the measurement.")
     ] = 0,
-    repetitions: Annotated[int, typer.Option("-r", "--repetitions", min=1, help="Times to measure.")] = 5,
-    output: Annotated[Format, typer.Option("-o", "--output", help="A Markdown table, or JSON.")] = Format.md,
+    repetitions: Annotated[int, typer.Option("-r", "--repetitions", min=1, help="Runs per test.")] = 5,
+    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.md,
     data: options.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
-    """Measure a language model: prompts read (pp) and tokens written (tg) per second."""
+    """Measure a language model: tokens per second for prompts (pp) and for generated tokens (tg)."""
     from pteron.devices import open_device
     from pteron.llm.decoder import Decoder
     from pteron.loading import load
@@ -80,15 +81,15 @@ def _lengths(text: str, option: str) -> list[int]:
     except ValueError:
         lengths = [-1]
     if any(length < 0 for length in lengths):
-        raise typer.BadParameter(f"{option} {text}: write lengths with commas, such as 128,512")
+        raise typer.BadParameter(f"{option} {text}: write lengths separated by commas, such as 128,512")
     return [length for length in lengths if length]
 
 
 @dataclass(slots=True)
 class Row:
-    """One test: how often it ran, and what each run took."""
+    """One test, and the seconds of each of its runs."""
 
-    kind: str  # pp: a prompt read, tg: tokens written
+    kind: str  # pp: read a prompt, tg: generate tokens
     length: int
     depth: int
     seconds: list[float] = field(default_factory=list)
@@ -107,7 +108,7 @@ class Row:
         return 1000 * median(self.cpu_seconds) / self.length
 
     def as_json(self) -> dict[str, Any]:
-        """llama-bench's names, where the meaning is the same."""
+        """As JSON, with llama-bench's names where the meaning is the same."""
         return {
             "n_prompt": self.length if self.kind == "pp" else 0,
             "n_gen": self.length if self.kind == "tg" else 0,
@@ -123,7 +124,7 @@ class Row:
 
 
 class Runner:
-    """Runs a decoder on random tokens: what they are makes no difference to the time."""
+    """Runs a decoder on random tokens. The time does not depend on which tokens they are."""
 
     def __init__(self, decoder: Decoder, depth: int) -> None:
         self._decoder = decoder
@@ -135,7 +136,7 @@ class Runner:
         run: Callable[[int], None] = self._read if kind == "pp" else self._write
         row = Row(kind, length, self._depth)
         self._fill()
-        run(length)  # to warm up: the first call at a shape plans
+        run(length)  # warm-up: the first call at a shape plans
         for _ in range(repetitions):
             wall, cpu = time.perf_counter(), time.process_time()
             run(length)
@@ -157,7 +158,7 @@ class Runner:
             self._decoder.logits([self._token()], self._depth + step, self._state)
 
     def _chunks(self, start: int, length: int) -> Iterator[tuple[int, list[int]]]:
-        """As a prompt is read: as many tokens at once as the program takes."""
+        """Split a prompt as in a real run: as many tokens per call as the program accepts."""
         most = self._decoder.max_length
         for done in range(0, length, most):
             yield start + done, [self._token() for _ in range(min(most, length - done))]

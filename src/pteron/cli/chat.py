@@ -11,20 +11,20 @@ import typer
 from rich.text import Text
 
 from pteron.cli import language, options
-from pteron.cli.language import PromptBar, Source, opened, show
+from pteron.cli.language import ModelSource, PromptBar, opened, show
 from pteron.cli.terminal import complain, console
 
 if TYPE_CHECKING:
     from pteron.llm import LanguageModel, Options, Stats
 
-HELP = "/reset forgets the conversation, /stats tells what the last answer cost, /exit leaves"
+HELP = "/reset starts a new conversation, /stats shows the cost of the last answer, /exit quits"
 
 
 def chat(
     model: language.Model,
     system: Annotated[
         str | None,
-        typer.Option("-sys", "--system-prompt", help="What the model is told before anything else."),
+        typer.Option("-sys", "--system-prompt", help="The instructions before the conversation."),
     ] = None,
     tokens: language.Tokens = -1,
     temperature: language.Temperature = 0.8,
@@ -40,9 +40,9 @@ def chat(
     data: options.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
-    """Talk with a language model. Ctrl-C stops an answer; /exit or Ctrl-D leaves."""
+    """Chat with a language model. Ctrl-C stops an answer; /exit or Ctrl-D quits."""
     given = language.options(tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, stop, False)
-    with opened(Source(model, tokenizer, data, device, context)) as llm:
+    with opened(ModelSource(model, tokenizer, data, device, context)) as llm:
         llm.chat_prompt([{"role": "user", "content": "?"}])  # a model without a template is refused here
         if sys.stdin.isatty():
             with suppress(ImportError):
@@ -52,7 +52,7 @@ def chat(
 
 
 class Conversation:
-    """Messages so far, and the session that holds them."""
+    """The messages so far, and the session with their KV cache."""
 
     def __init__(self, llm: LanguageModel, system: str | None, options: Options, allow_special: bool) -> None:
         self._session = llm.session()
@@ -63,21 +63,21 @@ class Conversation:
         self._stats: Stats | None = None
 
     def run(self) -> None:
-        """Until the user leaves. Ctrl-C stops an answer; anywhere else it only clears the line."""
-        # A parent that ran in the background hands down an ignored Ctrl-C, which would then do nothing.
+        """Read lines until the user quits. Ctrl-C stops an answer; at the prompt it clears the line."""
+        # A parent process in the background makes its children ignore Ctrl-C. Undo this.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        going_on = True
-        while going_on:
+        continues = True
+        while continues:
             try:
-                going_on = self._obey(input("> "))
+                continues = self._execute(input("> "))
             except EOFError:
                 print()
                 return
             except KeyboardInterrupt:
-                console().print(Text("\n/exit or Ctrl-D leaves", style="dim"))
+                console().print(Text("\n/exit or Ctrl-D quits", style="dim"))
 
-    def _obey(self, line: str) -> bool:
-        """Do what a line asks; whether to go on."""
+    def _execute(self, line: str) -> bool:
+        """Execute one line. Returns False if the user quits."""
         match line.split():
             case []:
                 pass
@@ -86,7 +86,7 @@ class Conversation:
             case ["/reset" | "/clear"]:
                 self._reset()
             case ["/stats"]:
-                console().print(Text(str(self._stats or "nothing has been answered yet"), style="dim"))
+                console().print(Text(str(self._stats or "there is no answer yet"), style="dim"))
             case [word, *_] if word.startswith("/"):
                 console().print(Text(HELP, style="dim"))
             case _:
@@ -96,10 +96,10 @@ class Conversation:
     def _reset(self) -> None:
         self._messages = list(self._beginning)
         self._session.reset()
-        console().print(Text("the conversation is forgotten", style="dim"))
+        console().print(Text("new conversation", style="dim"))
 
     def _answer(self, line: str) -> None:
-        """A message that cannot be answered leaves the conversation as it was."""
+        """Answer a message. If that fails, the conversation stays as it was."""
         from pteron.llm import ContextFull
 
         messages = [*self._messages, {"role": "user", "content": line}]
@@ -108,7 +108,7 @@ class Conversation:
         try:
             stream = self._session.stream(messages, allow_special=self._allow_special, **options)
         except ContextFull as error:
-            complain(f"{error}: /reset begins anew")
+            complain(f"{error}: /reset starts a new conversation")
             return
         text, last = show(stream, bar)
         self._stats = last.stats

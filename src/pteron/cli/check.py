@@ -1,4 +1,4 @@
-"""`pteron check`: can a program run? Lists everything that stands in the way. Needs no GPU."""
+"""`pteron check`: can a program run? Lists all problems. Needs no GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check(
     data: options.DataPaths = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Tell whether a .pte file can run, and list every operator that cannot."""
+    """Check whether a .pte file can run, and list every operator that cannot."""
     from pteron.report.check import check as check_program
 
     report = check_program(model, data_path=data)

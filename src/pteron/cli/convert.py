@@ -1,4 +1,4 @@
-"""`pteron convert`: a GGUF file becomes a `.pte` program."""
+"""`pteron convert`: convert a GGUF file to a `.pte` program."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from pteron.cli.terminal import console, nbytes
 def convert(
     model: Annotated[Path, typer.Argument(help="A .gguf file of the llama family.")],
     output: Annotated[Path, typer.Argument(help="The .pte file to write.")],
-    max_seq_len: Annotated[
-        int, typer.Option(min=1, help="The most tokens that the model takes at once.")
-    ] = 128,
+    max_seq_len: Annotated[int, typer.Option(min=1, help="The maximum number of tokens in one call.")] = 128,
     max_context: Annotated[
-        int, typer.Option(min=1, help="The most tokens that a conversation can have.")
+        int, typer.Option(min=1, help="The maximum number of tokens in a conversation.")
     ] = 2048,
     stock: Annotated[
         bool,

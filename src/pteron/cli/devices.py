@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def devices(
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print nothing; exit 0 if there is one.")
+        bool, typer.Option("--quiet", "-q", help="Print nothing. The exit code is 0 if there is an adapter.")
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`pteron doctor`: what this machine has to run programs on, whether it works, and what would help."""
+"""`pteron doctor`: check the GPU adapters of this machine, and give advice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pteron.cli.terminal import console, grid, heading, nbytes, print_json
 if TYPE_CHECKING:
     from pteron.devices import Adapter
 
-# Before this, Mesa's software Vulkan driver is several times slower.
+# Older software Vulkan drivers of Mesa are several times slower.
 GOOD_MESA = (25,)
 
 _SIZES = {
@@ -39,14 +39,14 @@ _FEATURES = ("shader-f16", "subgroup", "timestamp-query")
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """An adapter, and what came of running a kernel on it."""
+    """An adapter, and the result of a kernel on it."""
 
     adapter: Adapter
     error: str | None
 
 
 def doctor(as_json: options.AsJson = False) -> None:
-    """Check that this machine can run programs, and say what would help."""
+    """Check that this machine can run programs, and give advice."""
     from pteron.devices import adapters, opengl_names, try_kernel
     from pteron.errors import DeviceError
 
@@ -86,14 +86,14 @@ def versions() -> dict[str, str]:
 
 
 def advice(checkups: Sequence[Checkup], opengl: Sequence[str] = ()) -> Iterator[str]:
-    """What would help, the most important first."""
+    """What the user should do, the most important first."""
     from pteron.devices import REMEDY
 
     for checkup in checkups:
         if checkup.error is not None:
             yield f"{checkup.adapter.name} does not work: update its driver ({checkup.adapter.driver})"
     if not checkups and opengl:
-        yield f"only OpenGL reaches {', '.join(opengl)}, which is not enough for compute: {REMEDY}"
+        yield f"{', '.join(opengl)} has only an OpenGL driver, which is not enough for compute: {REMEDY}"
     elif not checkups:
         yield f"no GPU adapter was found: {REMEDY}"
     if all(checkup.adapter.is_software for checkup in checkups):
@@ -103,7 +103,7 @@ def advice(checkups: Sequence[Checkup], opengl: Sequence[str] = ()) -> Iterator[
         if checkup.adapter.is_software and mesa is not None and mesa < GOOD_MESA:
             version = ".".join(map(str, mesa))
             yield (
-                f"Mesa {version}'s software driver is several times slower than Mesa 25's: take "
+                f"Mesa {version}'s software driver is several times slower than Mesa 25's: install "
                 "mesa-vulkan-drivers from bookworm-backports "
                 "(Debian 12: apt-get install -t bookworm-backports mesa-vulkan-drivers)"
             )
@@ -115,15 +115,15 @@ def mesa_version(driver: str) -> tuple[int, ...] | None:
 
 
 def _hidden_hardware() -> Iterator[str]:
-    """Signs of a GPU that no driver shows us."""
+    """Signs of a GPU that no driver reports."""
     if Path("/proc/driver/nvidia/version").exists():
         yield (
-            "an NVIDIA GPU is there, but its Vulkan driver is not visible: in a container, set "
+            "there is an NVIDIA GPU, but its Vulkan driver is not visible: in a container, set "
             "NVIDIA_DRIVER_CAPABILITIES=all"
         )
     locked = [node for node in Path("/dev/dri").glob("renderD*") if not os.access(node, os.R_OK | os.W_OK)]
     if locked:
-        yield f"there is a GPU, but {locked[0]} may not be opened: add the user to the group that owns it"
+        yield f"there is a GPU, but no permission to open {locked[0]}: add the user to the group that owns it"
 
 
 def _checkup_json(checkup: Checkup) -> dict[str, Any]:
@@ -150,14 +150,18 @@ def _report(
         out.print(grid(list(_adapter_rows(checkup))))
     if opengl:
         out.print()
-        out.print(Text(f"Left out, as OpenGL lacks what compute needs: {', '.join(opengl)}", style="dim"))
+        out.print(Text(f"Not usable, OpenGL lacks compute features: {', '.join(opengl)}", style="dim"))
     if tips:
         out.print()
         out.print(heading("Advice"))
         for tip in tips:
             out.print(grid([("•", tip)]))
     out.print()
-    verdict = ("All is well.", "green") if is_well else ("This machine cannot run programs yet.", "red")
+    verdict = (
+        ("This machine can run programs.", "green")
+        if is_well
+        else ("This machine cannot run programs yet.", "red")
+    )
     out.print(Text(*verdict))
 
 
@@ -168,4 +172,4 @@ def _adapter_rows(checkup: Checkup) -> Iterator[tuple[object, object]]:
     yield from ((title, limits[name]) for name, title in _COUNTS.items() if name in limits)
     yield "features", ", ".join(f for f in _FEATURES if f in adapter.features) or "none"
     worked = Text("works", style="green") if checkup.error is None else Text(checkup.error, style="red")
-    yield "a kernel", worked
+    yield "test kernel", worked

@@ -1,4 +1,4 @@
-"""`pteron export`: a PyTorch module becomes a `.pte` program."""
+"""`pteron export`: export a PyTorch module to a `.pte` program."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def export(
     ] = None,
     group_size: Annotated[int, typer.Option(min=4, help="How many quantised weights share a scale.")] = 32,
     partition: Annotated[
-        bool, typer.Option("--partition/--no-partition", help="Delegate to Vulkan as far as it goes.")
+        bool, typer.Option("--partition/--no-partition", help="Use the Vulkan delegate where possible.")
     ] = True,
 ) -> None:
-    """Export a PyTorch module to a .pte program, and tell what was left outside of the delegate."""
+    """Export a PyTorch module to a .pte program, and list the operators outside the delegate."""
     from pteron.exporting.api import export as export_module
     from pteron.exporting.api import exporters
 
-    exporters()  # before the user's file, which needs torch too
+    exporters()  # report missing packages before the user's file, which imports torch too
     module, example_inputs, *rest = make(factory)
     made = export_module(
         module,
@@ -58,7 +58,7 @@ def export(
 
 
 def make(factory: str) -> tuple[Any, ...]:
-    """What the named function returns."""
+    """The result of the named function."""
     where, colon, name = factory.rpartition(":")
     if not colon or not where or not name:
         raise typer.BadParameter(f"{factory}: write path/to/file.py:name or package.module:name")
@@ -74,7 +74,7 @@ def make(factory: str) -> tuple[Any, ...]:
 
 
 def load_module(where: str) -> ModuleType:
-    """A module by its name, or a Python file, which may import its neighbours as if it was run."""
+    """Import a module by name, or a Python file. The file can import its neighbours, like a script."""
     path = Path(where)
     if path.suffix != ".py":
         sys.path.insert(0, str(Path.cwd()))
@@ -82,12 +82,12 @@ def load_module(where: str) -> ModuleType:
             return importlib.import_module(where)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{where}.".startswith(f"{error.name}."):
-                raise  # it exists, but something that it imports does not
+                raise  # the module exists, but an import inside it failed
             raise typer.BadParameter(f"there is no module {where!r}") from None
     if not path.is_file():
         raise typer.BadParameter(f"there is no file {where}")
     sys.path.insert(0, str(path.parent.resolve()))
-    # Not by its own name, which may be that of an installed package.
+    # A name of our own: the file's name may be the name of an installed package.
     spec = spec_from_file_location(f"pteron_export_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""`pteron generate`: one prompt, one answer."""
+"""`pteron generate`: generate text for one prompt."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pteron.cli import language, options
-from pteron.cli.language import PromptBar, Source, opened, progress_console, show
+from pteron.cli.language import ModelSource, PromptBar, opened, progress_console, show
 from pteron.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from pteron.llm import Stats
 
-INTERRUPTED = 130  # what shells expect of a command that Ctrl-C ended
+INTERRUPTED = 130  # the usual exit code after Ctrl-C
 
 
 def generate(
     model: language.Model,
-    prompt: Annotated[str | None, typer.Option("-p", "--prompt", help="The text to go on from.")] = None,
+    prompt: Annotated[str | None, typer.Option("-p", "--prompt", help="The text to continue.")] = None,
     file: Annotated[
         Path | None, typer.Option("-f", "--file", help="Read the prompt from a file; - is standard input.")
     ] = None,
     chat: Annotated[
-        bool, typer.Option("--chat", help="The prompt is a message: put it through the chat template.")
+        bool, typer.Option("--chat", help="The prompt is a chat message: apply the chat template.")
     ] = False,
     tokens: language.Tokens = -1,
     temperature: language.Temperature = 0.8,
@@ -46,12 +46,12 @@ def generate(
     data: options.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
-    """Let a language model go on from a prompt."""
+    """Continue a prompt with a language model."""
     text = _prompt(prompt, file)
     bar = PromptBar()
     given = language.options(tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, stop, ignore_eos)
     given["on_prefill"] = bar
-    with opened(Source(model, tokenizer, data, device, context)) as llm:
+    with opened(ModelSource(model, tokenizer, data, device, context)) as llm:
         asked: Any = [{"role": "user", "content": text}] if chat else text
         stream = llm.stream(asked, allow_special=allow_special, **given)
         if as_json:
@@ -73,7 +73,7 @@ def generate(
 
 def _prompt(prompt: str | None, file: Path | None) -> str:
     if (prompt is None) == (file is None):
-        raise typer.BadParameter("give a prompt with -p, or a file that holds it with -f")
+        raise typer.BadParameter("give a prompt with -p, or a file that contains it with -f")
     if prompt is not None:
         return prompt
     assert file is not None

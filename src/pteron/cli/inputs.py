@@ -1,4 +1,4 @@
-"""The inputs of `pteron run`: from files, from numbers, or made up at a shape."""
+"""The inputs of `pteron run`: from files, from numbers, or generated at a shape."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Fill: TypeAlias = "Callable[[IOInfo, tuple[int, ...]], np.ndarray[Any, Any]]"
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An input's value, and in a word where it is from."""
+    """The value of an input, and a short note on its origin."""
 
     value: Any
     source: str
@@ -30,7 +30,7 @@ class Given:
 def make_inputs(
     method: Method, inputs: Sequence[str], shapes: Sequence[str], fill: str, seed: int
 ) -> dict[str, Given]:
-    """Every input by name: what the user gave, else `fill` at the shape given or the largest."""
+    """Every input by name: the user's value, or else `fill` at the given or largest shape."""
     infos = {info.name: info for info in method.inputs}
     values = in_order(_open_archives(inputs), infos, "--input")
     given: dict[str, Given] = {name: _read(text) for name, text in values.items()}
@@ -44,7 +44,7 @@ def make_inputs(
 
 
 def live_shapes(method: Method, live: int | None, shapes: Sequence[str]) -> list[str]:
-    """`--shape` arguments, and for the other inputs those of `--live`: every dynamic dimension this long."""
+    """The `--shape` arguments, and `--live` for the other inputs: the size of every dynamic dimension."""
     if live is None:
         return list(shapes)
     tensors = [info.name for info in method.inputs if info.is_tensor]
@@ -56,7 +56,7 @@ def live_shapes(method: Method, live: int | None, shapes: Sequence[str]) -> list
 
 
 def _open_archives(inputs: Sequence[str]) -> list[str]:
-    """Each `.npz` as one argument per array in it: by name where it is an input's, else in order."""
+    """Replace each `.npz` by one argument per array. Arrays named like an input go there, others in order."""
     opened: list[str] = []
     for text in inputs:
         name, path = split_name(text)
@@ -85,7 +85,7 @@ def _read(text: str) -> Given:
         keys = list(arrays)
         if not key and len(keys) != 1:
             raise typer.BadParameter(
-                f"--input {path} holds {', '.join(keys)}: say which, such as {path}#{keys[0]}"
+                f"--input {path} contains {', '.join(keys)}: choose one, such as {path}#{keys[0]}"
             )
         return Given(arrays[key or keys[0]], Path(path).name)
 
@@ -118,7 +118,7 @@ def _constant(value: int) -> Fill:
 
 
 def _random(method: Method, seed: int) -> Fill:
-    """Normal floats, fair booleans, and integers where the program accepts them."""
+    """Normal floats, random booleans, and integers in the range that the program accepts."""
     generator = np.random.default_rng(seed)
     ranges: dict[str, tuple[int, int]] | None = None
 

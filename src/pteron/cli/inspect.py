@@ -1,4 +1,4 @@
-"""`pteron inspect`: what is in a file, and what its nodes do at a live shape. Needs no GPU."""
+"""`pteron inspect`: the contents of a file, and its nodes at a live shape. Needs no GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_js
 if TYPE_CHECKING:
     from pteron.report.inspect import DispatchInfo, MethodInfo, NodeInfo, OperatorCount, PortInfo
 
-# What a port that is no tensor may be. A tensor of booleans is "bool" too, but it has a shape to show.
+# The types of inputs and outputs that are no tensors. "bool" may be a tensor too, but then it has a shape.
 SCALARS = ("int", "float", "str")
 
 
@@ -31,7 +31,7 @@ def inspect(
             help="Show every node at a live shape: 7 in all dynamic dimensions, or input0=1,7,64.",
         ),
     ] = None,
-    method: Annotated[str | None, typer.Option("--method", "-m", help="This method only.")] = None,
+    method: Annotated[str | None, typer.Option("--method", "-m", help="Show only this method.")] = None,
     data: options.DataPaths = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -43,7 +43,7 @@ def inspect(
         if method is None and live:
             method = "forward" if "forward" in names else next(iter(names), None)
         if method is not None and method not in names:
-            raise typer.BadParameter(f"there is no method {method!r}; there are {', '.join(names)}")
+            raise typer.BadParameter(f"there is no method {method!r}; the methods are {', '.join(names)}")
         wanted, size = _parse_live(live or [])
         infos = inspect_methods(file, [method] if method else names, wanted if live else None, size=size)
     size_on_disk = model.stat().st_size
@@ -76,7 +76,7 @@ def _parse_live(texts: list[str]) -> tuple[dict[str, tuple[int, ...] | int], int
         elif len(sizes) == 1:
             size = sizes[0]
         else:
-            raise typer.BadParameter(f"--live {text}: say which input has this shape, such as input0={text}")
+            raise typer.BadParameter(f"--live {text}: name the input of this shape, such as input0={text}")
     return shapes, size
 
 
@@ -84,7 +84,7 @@ def method_json(info: MethodInfo) -> dict[str, Any]:
     return {"runs": info.runs, **asdict(info)}
 
 
-# -- for people -----------------------------------------------------------------------------------
+# -- tables ---------------------------------------------------------------------------------------
 
 
 def _sections(info: MethodInfo) -> Iterator[RenderableType]:
@@ -97,7 +97,7 @@ def _sections(info: MethodInfo) -> Iterator[RenderableType]:
     yield from _memory(info)
     if info.nodes:
         yield Text()
-        yield heading("Nodes at this live shape", "those without a kernel cost nothing")
+        yield heading("Nodes at this live shape", "nodes without a kernel are free")
         yield grid(
             [row for node in info.nodes for row in _node_rows(node)],
             header=["#", "operator", "output", "kernel", "grid", "parameters"],
@@ -120,7 +120,7 @@ def _port_shape(port: PortInfo) -> str:
 def _problems(info: MethodInfo) -> Iterator[RenderableType]:
     if info.problems:
         yield Text()
-        yield heading("What stands in the way")
+        yield heading("Problems")
         for problem in info.problems:
             yield Text(f"  {problem}", style="red")
 
@@ -143,7 +143,7 @@ def _operators(info: MethodInfo) -> Iterator[RenderableType]:
     outside = [op for op in info.operators if op.place == "outside"]
     if outside:
         yield Text()
-        yield heading("Outside of any delegate", plural(sum(op.count for op in outside), "kernel call"))
+        yield heading("Outside all delegates", plural(sum(op.count for op in outside), "kernel call"))
         yield grid([_operator_row(op) for op in outside])
 
 
@@ -167,7 +167,7 @@ def _memory(info: MethodInfo) -> Iterator[RenderableType]:
         return
     shared = f"{plural(memory.tensors, 'tensor')} in {plural(memory.buffers, 'buffer')}"
     if memory.unshared > memory.activations:
-        shared += f" ({nbytes(memory.unshared)} if each had its own)"
+        shared += f" ({nbytes(memory.unshared)} without sharing)"
     rows = [("activations", nbytes(memory.activations), shared)]
     if memory.state:
         rows.append(("state", nbytes(memory.state), "kept from call to call"))

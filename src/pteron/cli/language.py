@@ -1,4 +1,4 @@
-"""What the commands for language models share: their options, progress bars, and Ctrl-C."""
+"""Shared by the commands for language models: options, progress bars, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 # llama-cli's letters where the meaning is the same.
 Model: TypeAlias = Annotated[Path, typer.Argument(help="A language model: a .pte or .gguf file.")]
 Tokens: TypeAlias = Annotated[
-    int, typer.Option("-n", "--predict", "--n-predict", help="Tokens to generate at most; -1: no limit.")
+    int, typer.Option("-n", "--predict", "--n-predict", help="Maximum tokens to generate; -1: no limit.")
 ]
 Context: TypeAlias = Annotated[
-    int, typer.Option("-c", "--ctx-size", min=0, help="Tokens of context to use; 0: all the model has.")
+    int, typer.Option("-c", "--ctx-size", min=0, help="Context size in tokens; 0: the model's maximum.")
 ]
-Seed: TypeAlias = Annotated[int, typer.Option("-s", "--seed", help="The same seed, the same text; -1: any.")]
+Seed: TypeAlias = Annotated[int, typer.Option("-s", "--seed", help="Random seed; -1: a new one each time.")]
 Temperature: TypeAlias = Annotated[
-    float, typer.Option("--temp", "--temperature", min=0, help="0 takes the most probable token.")
+    float, typer.Option("--temp", "--temperature", min=0, help="Temperature; 0: the most probable token.")
 ]
 TopK: TypeAlias = Annotated[
-    int, typer.Option("--top-k", min=0, help="Keep the k most probable tokens; 0: all.")
+    int, typer.Option("--top-k", min=0, help="Sample from the k most probable tokens; 0: all.")
 ]
 TopP: TypeAlias = Annotated[
-    float, typer.Option("--top-p", help="Keep the most probable tokens up to this sum; 1: all.")
+    float, typer.Option("--top-p", help="Sample from the most probable tokens with this total; 1: all.")
 ]
 MinP: TypeAlias = Annotated[
-    float, typer.Option("--min-p", help="Keep tokens this probable, next to the best; 0: all.")
+    float, typer.Option("--min-p", help="Minimum probability, relative to the best token; 0: all.")
 ]
 RepeatPenalty: TypeAlias = Annotated[
-    float, typer.Option("--repeat-penalty", help="Above 1: fewer repetitions.")
+    float, typer.Option("--repeat-penalty", help="Penalty for repeated tokens; 1: none.")
 ]
 Stop: TypeAlias = Annotated[
     list[str] | None, typer.Option("-r", "--reverse-prompt", help="Stop before this text. Repeatable.")
@@ -47,19 +47,19 @@ Stop: TypeAlias = Annotated[
 AllowSpecial: TypeAlias = Annotated[
     bool, typer.Option("--allow-special", help="Let messages write control tokens such as <|im_end|>.")
 ]
-IgnoreEnd: TypeAlias = Annotated[bool, typer.Option("--ignore-eos", help="Go on after the model's own end.")]
+IgnoreEnd: TypeAlias = Annotated[bool, typer.Option("--ignore-eos", help="Continue after an end token.")]
 DeviceName: TypeAlias = Annotated[
     str | None, typer.Option("-d", "-dev", "--device", help="An adapter's index, or part of its name.")
 ]
 TokenizerPath: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--tokenizer", help="A tokenizer.json, if the model has none inside or beside it."),
+    typer.Option("--tokenizer", help="A tokenizer.json, if there is none in or beside the model."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where a model and its parts are."""
+class ModelSource:
+    """The files, the device and the context size of a language model."""
 
     model: Path
     tokenizer: Path | None
@@ -69,13 +69,13 @@ class Source:
 
 
 def progress_console() -> Console:
-    """Progress goes to stderr, so that stdout is the answer alone."""
+    """A console on stderr, so that stdout contains only the answer."""
     return Console(stderr=True, highlight=False)
 
 
 @contextmanager
-def opened(source: Source) -> Iterator[LanguageModel]:
-    """Load a model behind a progress bar."""
+def opened(source: ModelSource) -> Iterator[LanguageModel]:
+    """Load a model and show a progress bar."""
     import pteron.llm
     from pteron.devices import open_device
 
@@ -121,7 +121,7 @@ def conversion_bar() -> Iterator[Callable[[float, str], None]]:
 
 @contextmanager
 def loading_bar(model: Path, device: Any) -> Iterator[None]:
-    """How much has reached the GPU, as the device itself counts it, while the block runs."""
+    """Show how many bytes are on the GPU, as counted by the device, while the block runs."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     console = progress_console()
@@ -145,7 +145,7 @@ def loading_bar(model: Path, device: Any) -> Iterator[None]:
 
 
 class PromptBar:
-    """How much of the prompt has been read; gone when the answer begins."""
+    """Shows how much of the prompt has been read. It disappears when the answer begins."""
 
     def __init__(self) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
@@ -168,7 +168,7 @@ class PromptBar:
 
 @contextmanager
 def cancelled_by_interrupt(stream: Stream) -> Iterator[None]:
-    """Ctrl-C cancels the stream instead of the program, between two steps and never inside one."""
+    """Ctrl-C cancels the stream, not the process. It takes effect between two steps, never inside one."""
     before = signal.signal(signal.SIGINT, lambda *_: stream.cancel())
     try:
         yield
@@ -177,7 +177,7 @@ def cancelled_by_interrupt(stream: Stream) -> Iterator[None]:
 
 
 def show(stream: Stream, bar: PromptBar, beginning: str = "") -> tuple[str, Piece]:
-    """Print an answer as it comes; the whole of it, and its last piece."""
+    """Print an answer while it is generated. Returns the whole text and the last piece."""
     texts = []
     with cancelled_by_interrupt(stream), stream:
         with bar:
@@ -193,7 +193,7 @@ def show(stream: Stream, bar: PromptBar, beginning: str = "") -> tuple[str, Piec
 
 
 def write(text: str) -> None:
-    """Text as it is, but on a terminal without the control characters that could take it over."""
+    """Write text. On a terminal, leave out the control characters that could change its state."""
     if sys.stdout.isatty():
         text = "".join(c for c in text if c.isprintable() or c in "\n\t" or ord(c) > 0x9F)
     sys.stdout.write(text)
@@ -211,7 +211,7 @@ def options(
     stop: list[str] | None,
     ignore_end: bool,
 ) -> Options:
-    """What was typed, in the library's words."""
+    """The command-line options as the library's `Options`."""
     return {
         "max_new_tokens": None if tokens < 0 else tokens,
         "temperature": temperature,

@@ -1,4 +1,4 @@
-"""Options that mean the same in every command that has them."""
+"""Options that have the same meaning in several commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Inputs: TypeAlias = Annotated[
         "--input",
         "-i",
         metavar="[NAME=]FILE|NUMBER",
-        help="A .npy or .npz file, or a number. Repeatable, in the order of the inputs or with a name.",
+        help="A .npy or .npz file, or a number. Repeatable: in the order of the inputs, or with a name.",
     ),
 ]
 Shapes: TypeAlias = Annotated[
@@ -23,15 +23,15 @@ Shapes: TypeAlias = Annotated[
         "--shape",
         "-s",
         metavar="[NAME=]SHAPE",
-        help="The live shape of a tensor input without a file, such as 1,7,64. Default: the largest.",
+        help="The live shape of a tensor input that has no file, such as 1,7,64. Default: the largest.",
     ),
 ]
-Random: TypeAlias = Annotated[bool, typer.Option("--random", "-r", help="Random numbers instead of zeros.")]
-Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Of the random numbers.")]
+Random: TypeAlias = Annotated[bool, typer.Option("--random", "-r", help="Random inputs instead of zeros.")]
+Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="The seed of the random inputs.")]
 MethodName: TypeAlias = Annotated[str, typer.Option("--method", "-m", help="The method to call.")]
-Repeat: TypeAlias = Annotated[int, typer.Option("--repeat", "-n", min=1, help="Calls to take the median of.")]
+Repeat: TypeAlias = Annotated[int, typer.Option("--repeat", "-n", min=1, help="Calls per measurement.")]
 DataPaths: TypeAlias = Annotated[
-    list[Path] | None, typer.Option("--data", help="A .ptd file that holds weights. Repeatable.")
+    list[Path] | None, typer.Option("--data", help="A .ptd file with weights. Repeatable.")
 ]
 DeviceName: TypeAlias = Annotated[
     str | None, typer.Option("--device", "-d", help="An adapter's index, or part of its name.")

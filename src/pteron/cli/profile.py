@@ -27,16 +27,16 @@ def profile(
     inputs: options.Inputs = None,
     shapes: options.Shapes = None,
     live: Annotated[
-        int | None, typer.Option("--live", "-l", min=1, help="Make every dynamic dimension this long.")
+        int | None, typer.Option("--live", "-l", min=1, help="The size of every dynamic dimension.")
     ] = None,
     random: options.Random = False,
     seed: options.Seed = 0,
     method: options.MethodName = "forward",
     repeat: options.Repeat = 5,
     by: Annotated[
-        Order | None, typer.Option("--by", help="Only this table. Default: both.", case_sensitive=False)
+        Order | None, typer.Option("--by", help="Show only this table. Default: both.", case_sensitive=False)
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="The most rows of a table.")] = 15,
+    top: Annotated[int, typer.Option("--top", min=1, help="Maximum rows per table.")] = 15,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write a timeline for ui.perfetto.dev, as JSON.")
     ] = None,
@@ -44,7 +44,7 @@ def profile(
     device: options.DeviceName = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Tell what each operator of a .pte file costs on the GPU, and what the host adds."""
+    """Show what each operator of a .pte file costs on the GPU, and what the host costs."""
     from pteron.cli.inputs import live_shapes, make_inputs
     from pteron.loading import load
     from pteron.measure import profile as profiling
@@ -52,7 +52,7 @@ def profile(
     with load(model, data_path=data, device=device) as program:
         if method not in program.method_names:
             names = ", ".join(program.method_names)
-            raise typer.BadParameter(f"there is no method {method!r}; there are {names}")
+            raise typer.BadParameter(f"there is no method {method!r}; the methods are {names}")
         loaded = program.method(method)
         sizes = live_shapes(loaded, live, shapes or [])
         given = make_inputs(loaded, inputs or [], sizes, "random" if random else "zeros", seed)
@@ -114,7 +114,7 @@ def show(name: str, found: Profile, by: Order | None, top: int) -> None:
     out.print(grid(_summary(found)))
     if not found.has_timestamps:
         out.print(
-            Text("  this adapter has no timestamp queries: the host's times are all there is", "yellow")
+            Text("  this adapter has no timestamp queries: only the times of the host are known", "yellow")
         )
     whole = found.gpu_seconds
     if by is not Order.node:

@@ -1,4 +1,4 @@
-"""`pteron run`: a program at a live shape, its outputs, and what the call cost."""
+"""`pteron run`: run a program at a live shape, and show its outputs and the cost of the call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(
     inputs: options.Inputs = None,
     shapes: options.Shapes = None,
     random: options.Random = False,
-    ones: Annotated[bool, typer.Option("--ones", help="Ones instead of zeros.")] = False,
+    ones: Annotated[bool, typer.Option("--ones", help="Use ones as inputs instead of zeros.")] = False,
     seed: options.Seed = 0,
     method: options.MethodName = "forward",
     data: options.DataPaths = None,
@@ -33,14 +33,12 @@ def run(
         Path | None,
         typer.Option("--output", "-o", help="Save the outputs: a .npy or .npz file, or a folder."),
     ] = None,
-    repeat: Annotated[
-        int, typer.Option("--repeat", "-n", min=1, help="Call this many times, and time it.")
-    ] = 1,
+    repeat: Annotated[int, typer.Option("--repeat", "-n", min=1, help="Number of calls to time.")] = 1,
     as_json: options.AsJson = False,
 ) -> None:
     """Run a .pte file."""
     if random and ones:
-        raise typer.BadParameter("--random and --ones exclude each other")
+        raise typer.BadParameter("--random and --ones cannot be used together")
     fill = "random" if random else "ones" if ones else "zeros"
     from pteron.cli.inputs import make_inputs
     from pteron.loading import load
@@ -49,12 +47,12 @@ def run(
     with load(model, data_path=data, device=device) as program:
         if method not in program.method_names:
             names = ", ".join(program.method_names)
-            raise typer.BadParameter(f"there is no method {method!r}; there are {names}")
+            raise typer.BadParameter(f"there is no method {method!r}; the methods are {names}")
         loaded = program.method(method)
         load_seconds = time.perf_counter() - begin
         if output is not None and output.suffix == ".npy" and len(loaded.outputs) != 1:
             raise typer.BadParameter(
-                f"{output} holds one array, not {len(loaded.outputs)} outputs: save a .npz"
+                f"{output} stores one array, but there are {len(loaded.outputs)} outputs: use a .npz file"
             )
         given = make_inputs(loaded, inputs or [], shapes or [], fill, seed)
         result = _call(loaded, given, repeat)
@@ -84,7 +82,7 @@ def _call(method: Method, given: Mapping[str, Given], repeat: int) -> RunResult:
     seconds = []
     outputs: list[Any] = []
     for _ in range(repeat):
-        method.reset()  # so that each call of a program with state starts from the same one
+        method.reset()  # every call of a program with state starts from the same state
         begin = time.perf_counter()
         outputs = method.execute(values)
         seconds.append(time.perf_counter() - begin)
@@ -114,7 +112,7 @@ def _save(outputs: Mapping[str, Any], where: Path) -> list[Path]:
 
 
 def _describe(value: Any) -> dict[str, Any]:
-    """An array in numbers. What is not finite is counted apart, so that it cannot hide in a mean."""
+    """Statistics of an array. Values that are not finite are counted separately, not in the mean."""
     import numpy as np
 
     array = np.asarray(value)

@@ -1,4 +1,4 @@
-"""`pteron serve`: a language model behind OpenAI's interface."""
+"""`pteron serve`: a language model behind the OpenAI API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import language, options
-from pteron.cli.language import Source, opened, progress_console
+from pteron.cli.language import ModelSource, opened, progress_console
 
 
 def serve(
@@ -20,16 +20,16 @@ def serve(
     ] = 4,
     queue: Annotated[int, typer.Option("--queue", min=0, help="Requests that may wait; more get 429.")] = 16,
     name: Annotated[
-        str | None, typer.Option("-a", "--alias", help="The model's name; the file's when left out.")
+        str | None, typer.Option("-a", "--alias", help="The name of the model. Default: the file name.")
     ] = None,
     api_key: Annotated[
-        str | None, typer.Option("--api-key", envvar="PTERON_API_KEY", help="What clients must send.")
+        str | None, typer.Option("--api-key", envvar="PTERON_API_KEY", help="The key that clients must send.")
     ] = None,
     max_body: Annotated[
-        int, typer.Option("--max-body", min=1, help="The largest request, in MiB; larger ones get 413.")
+        int, typer.Option("--max-body", min=1, help="Maximum size of a request in MiB; more gets 413.")
     ] = 4,
     max_connections: Annotated[
-        int, typer.Option("--max-connections", min=1, help="Connections that may be open at the same time.")
+        int, typer.Option("--max-connections", min=1, help="Maximum number of open connections.")
     ] = 1000,
     allow_special: language.AllowSpecial = False,
     context: language.Context = 0,
@@ -38,13 +38,13 @@ def serve(
     device: language.DeviceName = None,
 ) -> None:
     """Serve a language model to OpenAI clients."""
-    from pteron import server  # says so at once if the extra is missing
+    from pteron import server  # fails at once if the extra is not installed
 
-    with opened(Source(model, tokenizer, data, device, context)) as llm:
+    with opened(ModelSource(model, tokenizer, data, device, context)) as llm:
         say = progress_console()
         say.print(Text(f"{model.name} on {llm.program.device.name}: http://{host}:{port}/v1"))
         if host not in server.LOOPBACK and api_key is None:
-            say.print(Text("anyone who reaches this address may use the model: consider --api-key", "yellow"))
+            say.print(Text("anyone who reaches this address can use the model: consider --api-key", "yellow"))
         server.serve(
             llm,
             host=host,

@@ -1,4 +1,4 @@
-"""How the command line writes: tables for people, JSON for programs, errors in red."""
+"""Output of the command line: tables for people, JSON for programs, errors in red."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTH = 100
 
 
 def console() -> Console:
-    """Where tables go. They never grow beyond what is pleasant to read."""
+    """The console for tables. Its width is limited, so that tables stay readable."""
     width = min(Console().width, WIDTH) if sys.stdout.isatty() else WIDTH
     return Console(width=width, highlight=False, markup=False)
 
@@ -30,7 +30,7 @@ def print_json(value: Any) -> None:
 
 
 def grid(rows: Iterable[Sequence[object]], *, header: Iterable[str] = (), indent: int = 2) -> Table:
-    """Columns without lines. The last one takes what is left."""
+    """A table without lines. The last column takes the remaining width."""
     names = list(header)
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=bool(names), pad_edge=False, header_style="dim")
     cells = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
@@ -48,7 +48,7 @@ def heading(text: str, note: str = "") -> Text:
 
 
 def nbytes(count: int) -> str:
-    """A size as people say it."""
+    """A number of bytes with a unit."""
     if count < 1024:
         return f"{count} B"
     size = float(count)
@@ -60,7 +60,7 @@ def nbytes(count: int) -> str:
 
 
 def shape(sizes: Iterable[int], dynamic: Iterable[int] = ()) -> str:
-    """A shape; ≤ marks the dimensions that a call may make smaller."""
+    """A shape. ≤ marks the dynamic dimensions."""
     moving = set(dynamic)
     return "(" + ", ".join(f"≤{n}" if d in moving else str(n) for d, n in enumerate(sizes)) + ")"
 

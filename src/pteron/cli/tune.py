@@ -1,4 +1,4 @@
-"""`pteron tune`: time the kernels that could do a program's work, and remember the fastest."""
+"""`pteron tune`: time the routes of a program's nodes, and store the fastest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tune(
             "--input",
             "-i",
             metavar="[NAME=]NUMBER",
-            help="What to fill an input with, such as a position. Default: zeros.",
+            help="The value of an input, such as a position. Default: zeros.",
         ),
     ] = None,
     lives: Annotated[
@@ -32,7 +32,7 @@ def tune(
             "--live",
             "-l",
             min=1,
-            help="Make every dynamic dimension this long. Repeatable. Default: 1, some, and the most.",
+            help="The size of every dynamic dimension. Repeatable. Default: 1, the middle, the maximum.",
         ),
     ] = None,
     method: options.MethodName = "forward",
@@ -41,7 +41,7 @@ def tune(
     device: options.DeviceName = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Find the fastest kernels for a .pte file on this device. Every later load uses what is found."""
+    """Find the fastest kernels for a .pte file on this device. Later loads use them."""
     from pteron.cli.inputs import live_shapes, make_inputs
     from pteron.loading import load
     from pteron.measure import trials, tuning
@@ -50,7 +50,7 @@ def tune(
     with load(model, data_path=data, device=device, choice=trial) as program:
         if method not in program.method_names:
             names = ", ".join(program.method_names)
-            raise typer.BadParameter(f"there is no method {method!r}; there are {names}")
+            raise typer.BadParameter(f"there is no method {method!r}; the methods are {names}")
         adapter = trials.timed_adapter(program.device)
         loaded = program.method(method)
         calls = []
@@ -83,7 +83,7 @@ def show(name: str, device: str, found: list[Measured], saved: Path) -> None:
     changed = sum(entry.best != entry.default for entry in found)
     out.print(heading(name, f"on {device}"))
     if not found:
-        out.print(Text("  no operator of this program has more than one kernel to choose from here"))
+        out.print(Text("  no operator of this program has more than one kernel on this device"))
         return
     rows = []
     for entry in sorted(found, key=lambda e: e.key):
