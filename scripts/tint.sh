@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs Dawn for Node.js, which carries Tint, Chrome's WGSL compiler; tests/pure/test_tint.py asks it
-# about every kernel. Idempotent. Needs node and npm, which CI is given where they are missing.
+# Installs Dawn for Node.js. It contains Tint, Chrome's WGSL compiler; tests/pure/test_tint.py compiles
+# every kernel with it. Idempotent. Needs node and npm; CI installs them if they are missing.
 set -euo pipefail
 cd "$(dirname "$0")/../tests/tint"
 
