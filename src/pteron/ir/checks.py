@@ -8,21 +8,21 @@ from contextvars import ContextVar
 
 
 class OpError(Exception):
-    """Raised by an operator's rule; the sweep adds which node it was and picks the public error."""
+    """Raised by an operator's rule. The sweep adds the name of the node and raises a public error."""
 
 
 _checking = ContextVar("checking", default=True)
 
 
 def check(condition: bool, message: str) -> None:
-    """Refuse a call unless a condition on its arguments holds."""
+    """Refuse the arguments if the condition is false."""
     if not condition and _checking.get():
         raise OpError(message)
 
 
 @contextmanager
 def unchecked() -> Iterator[None]:
-    """Let rules run on made-up integers: at load, to see the kernels of a node whose SymInts are unknown."""
+    """Run rules without checks, on invented integers: at load, for nodes whose SymInts are unknown."""
     token = _checking.set(False)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Constants made of others. Nothing is copied before the bytes are uploaded."""
+"""Constants made from other constants. No bytes are copied before the upload."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pteron.ir.values import Arg, Constant, Graph, Joined, Tensor
 
 
 def permutation(source: Tensor, dims: Arg) -> tuple[int, ...]:
-    """`dims` as an order of the tensor's dimensions, counted from the front; empty if they are none."""
+    """`dims` as non-negative dimensions of the tensor; empty if it is not a permutation."""
     rank = len(source.max_shape)
     if not isinstance(dims, tuple) or len(dims) != rank:
         return ()
@@ -17,7 +17,7 @@ def permutation(source: Tensor, dims: Arg) -> tuple[int, ...]:
 
 
 def permuted_constant(graph: Graph, source: Tensor, places: Sequence[int]) -> Tensor:
-    """A constant with its dimensions permuted: nothing is moved, the order is noted beside the bytes."""
+    """A constant with permuted dimensions. Only the order is stored; the bytes stay in place."""
     constant = source.constant
     assert isinstance(constant, Constant)
     rank = len(source.max_shape)
@@ -28,7 +28,7 @@ def permuted_constant(graph: Graph, source: Tensor, places: Sequence[int]) -> Te
 
 
 def joined_constant(graph: Graph, parts: Sequence[Tensor], axis: int) -> Tensor:
-    """Constants of one dtype side by side along an axis: nothing is copied before they are uploaded."""
+    """Constants of one dtype, concatenated along an axis. They are joined at upload."""
     shape = list(parts[0].max_shape)
     shape[axis] = sum(part.max_shape[axis] for part in parts)
     name = "+".join(part.name for part in parts)

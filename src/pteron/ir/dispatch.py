@@ -1,9 +1,9 @@
-"""What an operator's rule returns: the kernels to run, with their parameters and grids.
+"""The result of an operator's rule: the kernels to run, with their parameters and grids.
 
-A `Dispatch` is one kernel launch. What the shader text depends on (`defines`, `code`, and the
-dtypes of what is bound) may not depend on the live shape; `params` and `grid` may. An op that has
-several ways to do its work returns a list of `Route`s, best first: all that the device can run are
-compiled at load, and each call takes the first that fits.
+A `Dispatch` is one kernel launch. The shader text depends on `defines`, `code` and the dtypes of the
+bindings. These must not depend on the live shape; `params` and `grid` may. An operator with several
+implementations returns a list of `Route`s in order of preference. All routes that the device can run are
+compiled at load, and each call uses the first that fits.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ Grid: TypeAlias = tuple[int, int, int]
 Number: TypeAlias = "int | float | tuple[int, ...]"
 Define: TypeAlias = "int | float | bool | str"
 
-# The smallest limit any WebGPU device may have.
+# Every WebGPU device supports at least this.
 MAX_GROUPS_PER_DIMENSION = 65535
 WORKGROUP = 64
 
-# Features that routes may need: subgroups of eight lanes at least, and arithmetic in half precision.
+# Features that a route may need: subgroups of at least eight lanes, and half-precision arithmetic.
 SUBGROUP = "subgroup of 8"
 HALF = "shader-f16"
 
-# Kinds of device that routes may be written for. Where a GPU wants workgroup memory and many small
-# invocations, a driver that runs shaders on the CPU wants registers, and no barriers.
+# Kinds of device that a route may be written for. A GPU is fast with workgroup memory and many small
+# invocations. A driver that runs shaders on the CPU is fast with registers and without barriers.
 GPU = "GPU"
 SOFTWARE = "software adapter"
 
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Memory for one node alone, at its largest. Same name, same buffer."""
+    """Temporary memory of one node. It has a fixed size. Equal names are the same buffer."""
 
     name: str
     max_nbytes: int
-    dtype: DType = DType.float32  # as which kernels see it that take any
+    dtype: DType = DType.float32  # the element type, for kernels that accept any
 
 
 Bound: TypeAlias = "LiveTensor | LiveInt | Scratch"
@@ -52,7 +52,7 @@ Bound: TypeAlias = "LiveTensor | LiveInt | Scratch"
 @dataclass(slots=True)
 class Dispatch:
     kernel: str  # the stem of a file in ops/wgsl
-    bindings: Mapping[str, Bound]  # by the names the WGSL uses
+    bindings: Mapping[str, Bound]  # by the names in the WGSL file
     params: Mapping[str, Number]
     grid: Grid
     defines: Mapping[str, int | float | bool | str] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the dispatches of several routes have in common."""
+    """The common part of the dispatches of several routes."""
 
     bindings: Mapping[str, Bound]
     params: Mapping[str, Number]
@@ -74,20 +74,20 @@ class Shared:
 
 @dataclass(slots=True)
 class Route:
-    """A way to do a node's work. `when` says whether it fits the live shape; None: it fits every one."""
+    """One implementation of a node. `when` says whether it fits the live shape; None: it always fits."""
 
     name: str
     dispatches: list[Dispatch]
     when: bool | None = None
-    needs: str | tuple[str, ...] | None = None  # features of the device
-    home: str | None = None  # the kind of device it is written for: elsewhere it comes last
+    needs: str | tuple[str, ...] | None = None  # required features of the device
+    home: str | None = None  # the kind of device it is written for; on other devices it comes last
 
 
 Planned: TypeAlias = "Dispatch | list[Dispatch] | list[Route] | None"
 
 
 def fold(groups: int) -> Grid:
-    """A one-dimensional grid, folded into two dimensions where it is too long for one."""
+    """A one-dimensional grid, as two dimensions if it is too long for one."""
     if groups <= MAX_GROUPS_PER_DIMENSION:
         return (groups, 1, 1)
     x = isqrt(groups - 1) + 1
@@ -100,7 +100,7 @@ def threads(count: int, per_group: int = WORKGROUP) -> Grid:
 
 
 def quads(count: int) -> int:
-    """How many groups of four elements cover `count`."""
+    """The number of groups of four elements that cover `count` elements."""
     return -(-count // 4)
 
 

@@ -1,7 +1,7 @@
-"""Element types: the eight that live on the GPU, and how the host's wider ones map onto them.
+"""Element types: the types on the GPU, and the GPU type of each host type.
 
-WebGPU has no 64-bit types, so a host int64 or float64 is narrowed on the way in (checked, never
-wrapped) and widened on the way out.
+WebGPU has no 64-bit types. A host int64 or float64 is narrowed on upload, with a range check, and widened on
+read-back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DType(Enum):
 
     @property
     def words(self) -> str:
-        """numpy's name for the elements as they are stored. It has no bfloat16, whose bits are a uint16."""
+        """The numpy type of the stored elements. numpy has no bfloat16: its bits are a uint16."""
         return "uint16" if self is DType.bfloat16 else self.label
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class DType(Enum):
     __repr__ = __str__
 
 
-# Host element type -> (its name, which is numpy's where numpy has it; how it is stored on the GPU).
+# Host element type -> (its name, which is numpy's name if numpy has the type; its type on the GPU).
 HOST_TYPES: dict[int, tuple[str, DType]] = {
     ScalarType.BYTE: ("uint8", DType.uint8),
     ScalarType.CHAR: ("int8", DType.int8),
@@ -74,11 +74,11 @@ DELEGATE_TYPES: dict[int, tuple[str, DType]] = {
 
 
 def array_type(host_type: str) -> str:
-    """numpy's name of the dtype in which callers get arrays: numpy has no bfloat16, which float32 holds."""
+    """The numpy dtype of the caller's arrays. numpy has no bfloat16: such values are float32 arrays."""
     return "float32" if host_type == "bfloat16" else host_type
 
 
 def host_itemsize(host_type: str) -> int:
-    """Bytes of one element in host memory, by numpy's name of its type: 8 for `int64`, 1 for `bool`."""
+    """Bytes of one element in host memory, by the numpy name of its type: 8 for `int64`, 1 for `bool`."""
     bits = "".join(filter(str.isdigit, host_type))
     return int(bits) // 8 if bits else 1

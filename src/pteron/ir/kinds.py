@@ -1,19 +1,19 @@
-"""What an operator takes, read from the annotations of its rule.
+"""The arguments that an operator accepts, read from the annotations of its rule.
 
-A file may hold anything where an operator expects a tensor, an integer or a list. Each argument is checked
-once, when its node is made, so that rules and fusion passes can rely on the kinds that they declare:
+A file may have any value where an operator expects a tensor, an integer or a list. Each argument is checked
+once, when its node is created. Rules and fusion passes can then rely on the declared kinds:
 
     LiveTensor            a tensor
     LiveInt               an integer that kernels read
     LiveResult            an integer that the operator computes
-    int, float, bool      a scalar, or an integer that only a call knows
-    Scalar                an integer or a float, as the file has it
+    int, float, bool      a scalar, or an integer that is known only in a call
+    Scalar                an integer or a float, as in the file
     str, None             themselves
     Sequence[X], tuple[X, ...], tuple[X, Y], X | Y    lists and alternatives of these
     Unused                anything: the rule does not read it
 
-The exporter merges equal scalars across types: a file may have 1 where 1.0 or True is meant. So scalars are
-converted to what the rule declares, where that loses nothing.
+The exporter merges equal scalars of different types: a file may have 1 where 1.0 or True is meant. So scalars
+are converted to the declared type if no information is lost.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ Unused: TypeAlias = object
 
 
 class _Unfit(Exception):
-    """An argument is of another kind."""
+    """The argument has another kind."""
 
 
-# The argument as the rule takes it; raises _Unfit.
+# Returns the argument as the rule expects it, or raises _Unfit.
 Convert: TypeAlias = Callable[[Any], Arg]
 
 
-class Kind:
-    """What one parameter of a rule takes."""
+class ArgumentKind:
+    """The kind of one parameter of a rule."""
 
     def __init__(self, expected: str, convert: Convert) -> None:
         self.expected = expected
         self.convert = convert
 
     def take(self, name: str, arg: Arg) -> Arg:
-        """The argument, converted; OpError says what was expected and what came."""
+        """The argument, converted. An OpError says what was expected and what was found."""
         try:
             return self.convert(arg)
         except _Unfit:
@@ -55,8 +55,8 @@ class Kind:
 
 
 @cache
-def kind_of(annotation: Any) -> Kind:
-    """The kind that an annotation stands for; TypeError if it stands for none."""
+def kind_of(annotation: Any) -> ArgumentKind:
+    """The kind for an annotation. Raises TypeError if there is none."""
     if annotation in _PLAIN:
         return _PLAIN[annotation]
     origin, inner = get_origin(annotation), get_args(annotation)
@@ -66,7 +66,7 @@ def kind_of(annotation: Any) -> Kind:
         return _row([kind_of(item) for item in inner])
     if origin in (tuple, Sequence):
         return _list(kind_of(inner[0]))
-    raise TypeError(f"{annotation!r} does not say what an operator takes (see pteron.ir.kinds)")
+    raise TypeError(f"{annotation!r} is not the annotation of an operator argument (see pteron.ir.kinds)")
 
 
 def _only(*types: type) -> Convert:
@@ -95,8 +95,8 @@ def _whole(number: int | float) -> int:
     return int(number)
 
 
-def _either(members: list[Kind]) -> Kind:
-    """The first kind that takes an argument as it is, or else the first that can convert it."""
+def _either(members: list[ArgumentKind]) -> ArgumentKind:
+    """The first kind that accepts the argument unchanged, or else the first that can convert it."""
 
     def convert(arg: Any) -> Arg:
         converted: list[Arg] = []
@@ -112,39 +112,41 @@ def _either(members: list[Kind]) -> Kind:
             raise _Unfit
         return converted[0]
 
-    return Kind(" or ".join(dict.fromkeys(member.expected for member in members)), convert)
+    return ArgumentKind(" or ".join(dict.fromkeys(member.expected for member in members)), convert)
 
 
-def _list(item: Kind) -> Kind:
+def _list(item: ArgumentKind) -> ArgumentKind:
     def convert(arg: Any) -> Arg:
         if not isinstance(arg, tuple):
             raise _Unfit
         return tuple([item.convert(each) for each in arg])
 
-    return Kind(f"a list, each item {item.expected}", convert)
+    return ArgumentKind(f"a list, each item {item.expected}", convert)
 
 
-def _row(items: list[Kind]) -> Kind:
+def _row(items: list[ArgumentKind]) -> ArgumentKind:
     def convert(arg: Any) -> Arg:
         if not isinstance(arg, tuple) or len(arg) != len(items):
             raise _Unfit
         return tuple([item.convert(each) for item, each in zip(items, arg, strict=True)])
 
-    return Kind(f"a list of {len(items)}, in order: {', '.join(item.expected for item in items)}", convert)
+    return ArgumentKind(
+        f"a list of {len(items)}, in order: {', '.join(item.expected for item in items)}", convert
+    )
 
 
-_INTEGER = Kind("an integer", _number(_whole))
-_PLAIN: dict[Any, Kind] = {
-    LiveTensor: Kind("a tensor", _only(Tensor)),
+_INTEGER = ArgumentKind("an integer", _number(_whole))
+_PLAIN: dict[Any, ArgumentKind] = {
+    LiveTensor: ArgumentKind("a tensor", _only(Tensor)),
     LiveInt: _INTEGER,
-    LiveResult: Kind("an integer to write to", _only(SymInt)),
+    LiveResult: ArgumentKind("an integer to write to", _only(SymInt)),
     int: _INTEGER,
-    float: Kind("a number", _number(float)),
-    bool: Kind("true or false", _number(bool)),
-    str: Kind("a string", _only(str)),
-    None: Kind("nothing", _only(NoneType)),
-    NoneType: Kind("nothing", _only(NoneType)),
-    object: Kind("anything", lambda arg: arg),
+    float: ArgumentKind("a number", _number(float)),
+    bool: ArgumentKind("true or false", _number(bool)),
+    str: ArgumentKind("a string", _only(str)),
+    None: ArgumentKind("nothing", _only(NoneType)),
+    NoneType: ArgumentKind("nothing", _only(NoneType)),
+    object: ArgumentKind("anything", lambda arg: arg),
 }
 
 

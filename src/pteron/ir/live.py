@@ -1,6 +1,6 @@
-"""What an operator's rule sees of a call: tensors at their live shapes, and integers.
+"""The arguments of an operator's rule in a call: tensors with live shapes, and integers.
 
-A rule reads the live shapes of its inputs, resizes its outputs, and may state what must hold for its plan:
+A rule reads the live shapes of its inputs and resizes its outputs. It may also state conditions for its plan:
 a range for an integer that kernels read (`Guard`), or for the elements of a tensor (`ContentRule`).
 """
 
@@ -14,12 +14,12 @@ from pteron.ir.dispatch import describe
 from pteron.ir.dtypes import DType
 from pteron.ir.values import Shape, SymInt, Tensor, ValueId, numel
 
-Live: TypeAlias = "Shape | int | float | None"  # None: a SymInt whose value no call has given yet
+Live: TypeAlias = "Shape | int | float | None"  # None: a SymInt that no call has set yet
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A range that a SymInt must stay in for a plan to be valid."""
+    """The range of a SymInt in which a plan is valid."""
 
     value: ValueId
     low: int
@@ -29,7 +29,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class ContentRule:
-    """A range that the elements of a tensor must lie in, such as indices into a table."""
+    """The valid range of the elements of a tensor, such as indices into a table."""
 
     tensor: Tensor
     low: int
@@ -38,7 +38,7 @@ class ContentRule:
 
 
 class LiveTensor:
-    """A tensor as an operator's rule sees it: its live shape, and for outputs the right to set it."""
+    """A tensor in an operator's rule: its live shape, which the rule may set if it is an output."""
 
     __slots__ = ("pinned", "rules", "shape", "tensor")
 
@@ -70,7 +70,7 @@ class LiveTensor:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the shape never changes, so that a rule may choose its kernel by it once and for all."""
+        """Whether the shape never changes. A rule may then choose its kernel by the shape."""
         return self.tensor.constant is not None
 
     def resize(self, shape: Shape) -> None:
@@ -86,12 +86,12 @@ class LiveTensor:
         self.shape = shape
 
     def require_contents(self, low: int, high: int, what: str) -> None:
-        """State that every element must lie in [low, high]; checked on the host where that is possible."""
+        """Require every element to be in [low, high]. The host checks this if it has the elements."""
         self.rules.append(ContentRule(self.tensor, low, high, what))
 
 
 class LiveInt:
-    """An integer that kernels read from a uniform slot, so that it can move without a new plan."""
+    """An integer that kernels read from a uniform buffer: it can change without a new plan."""
 
     __slots__ = ("constant", "guards", "symint", "value")
 
@@ -102,7 +102,7 @@ class LiveInt:
         self.guards = guards
 
     def require(self, low: int, high: int, message: str) -> None:
-        """State the range in which the plan holds. `{value}` in the message stands for the integer."""
+        """State the range in which the plan is valid. `{value}` in the message is replaced by the integer."""
         if self.symint is not None:
             self.guards.append(Guard(self.symint.id, low, high, message))
         elif not low <= (self.constant or 0) <= high:
@@ -110,7 +110,7 @@ class LiveInt:
 
 
 class LiveResult:
-    """A SymInt output as a rule sees it. Arithmetic on sizes may pass through a fraction."""
+    """A SymInt output in a rule. Intermediate results may be fractions."""
 
     __slots__ = ("value",)
 
@@ -118,7 +118,7 @@ class LiveResult:
         self.value: int | float | None = None
 
     def set(self, value: int | float) -> None:
-        """Refuses what no 64-bit integer holds: arithmetic on a file's numbers stays small."""
+        """Set the result. Refuses numbers beyond 64 bits: arithmetic on a file's numbers must stay fast."""
         if not -(2**63) <= value < 2**63:
             raise OpError("its result does not fit 64 bits")
         self.value = value if isinstance(value, float) else int(value)

@@ -1,12 +1,12 @@
 """The operator registry.
 
-An operator is one plain function of its live arguments. It resizes its outputs and returns its
-dispatches; it is called at load with live == max, and again whenever something it reads changed.
-The function's signature is the operator's schema:
+An operator is one function of its live arguments. It resizes its outputs and returns its dispatches. It is
+called at load with the largest shapes, and again whenever a value that it reads has changed. The signature of
+the function is the schema of the operator:
 
-- the parameters stand in the order of the serialised arguments;
+- the parameters are in the order of the serialized arguments;
 - the last one is `out` (a tensor or SymInt) or `outs` (a list of them);
-- each annotation says what the argument must be (see `pteron.ir.kinds`).
+- each annotation gives the kind of the argument (see `pteron.ir.kinds`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pteron.ir.checks import OpError
-from pteron.ir.kinds import Kind, kind_of
+from pteron.ir.kinds import ArgumentKind, kind_of
 from pteron.ir.values import Arg, Tensor, Value, values_in
 
 if TYPE_CHECKING:
     from pteron.ir.work import WorkRule
 
-# What arithmetic raises when a file's numbers do not fit together. AttributeError is not among them: kinds
-# are checked before a rule runs, so it can only be a mistake in the rule.
+# Exceptions of arithmetic on a file's numbers that do not fit together. AttributeError is not in this list:
+# kinds are checked before a rule runs, so an AttributeError is a bug in the rule.
 _FAULTS = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
@@ -33,14 +33,14 @@ class OpSpec:
     name: str
     rule: Callable[..., Any]
     parameters: tuple[str, ...]
-    kinds: tuple[Kind, ...]  # per parameter: what it takes
+    kinds: tuple[ArgumentKind, ...]  # one per parameter
     mutates: frozenset[str]  # tensors written in place
-    uniforms: frozenset[str]  # SymInts that kernels read; they are not read when planning
-    alias: str | None  # `out` has the same bytes as this argument, in the same order
-    work: WorkRule | None  # operations and bytes; None: no product, and every tensor is read whole
+    uniforms: frozenset[str]  # SymInts that kernels read; plans do not depend on them
+    alias: str | None  # `out` has the same bytes as this argument
+    work: WorkRule | None  # operations and bytes; None: no multiplications, and every tensor is read once
 
     def bind(self, args: Iterable[Arg]) -> tuple[Arg, ...]:
-        """Arguments as the rule takes them: counted, checked, and scalars converted."""
+        """The arguments for the rule: their number and kinds are checked, scalars are converted."""
         args = tuple(args)
         if len(args) != len(self.parameters):
             raise OpError(
@@ -51,7 +51,7 @@ class OpSpec:
         )
 
     def evaluate(self, live_args: Sequence[Any]) -> Any:
-        """Call the rule. Arguments that it cannot compute with are refused, as if it had checked them."""
+        """Call the rule. If it cannot compute with the arguments, they are refused with an OpError."""
         try:
             return self.rule(*live_args)
         except ZeroDivisionError:
@@ -81,7 +81,7 @@ def op(
     alias: str | None = None,
     work: WorkRule | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a rule under the names that files use for it."""
+    """Register a rule under the operator names that files use."""
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:
         parameters = inspect.signature(rule, eval_str=True).parameters
@@ -118,7 +118,7 @@ def registered() -> dict[str, OpSpec]:
     return dict(_REGISTRY)
 
 
-def _kind(operator: str, parameter: inspect.Parameter) -> Kind:
+def _kind(operator: str, parameter: inspect.Parameter) -> ArgumentKind:
     try:
         return kind_of(parameter.annotation)
     except TypeError as error:

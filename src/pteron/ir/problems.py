@@ -1,4 +1,4 @@
-"""All that is wrong with a program, said at once."""
+"""The problems of a program, collected in one error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOWN_PLACES = 5
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in a program that Pteron cannot run: what it is, where it stands, and why not."""
+    """Something in a program that Pteron cannot run: what, where, and why."""
 
     what: str
     where: str
@@ -21,7 +21,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem, and every place where it occurs."""
+    """A problem, and all places where it occurs."""
 
     method: str
     what: str
@@ -34,7 +34,7 @@ class Finding:
 
     @property
     def shown_places(self) -> str:
-        """The first few places; in one line."""
+        """The first few places, in one line."""
         return "; ".join(self.places[:SHOWN_PLACES]) + ("; ..." if self.count > SHOWN_PLACES else "")
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Finding:
 
 
 class CannotRun(UnsupportedError):
-    """An error that lists problems, and still has them."""
+    """An error that lists problems, and keeps them."""
 
     def __init__(self, message: str, problems: Mapping[str, Sequence[Problem]]) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class CannotRun(UnsupportedError):
 
 
 def findings(problems: Mapping[str, Sequence[Problem]]) -> list[Finding]:
-    """The problems of each method, the same ones together, in the order of the program."""
+    """The problems of each method in program order. Equal problems are grouped."""
     places: dict[tuple[str, str, str], list[str]] = {}
     for method, found in problems.items():
         for problem in found:
@@ -59,7 +59,7 @@ def findings(problems: Mapping[str, Sequence[Problem]]) -> list[Finding]:
 
 
 def unsupported(problems: Mapping[str, Sequence[Problem]]) -> CannotRun:
-    """One error that lists them all."""
+    """One error that lists all problems."""
     lines = []
     for method in problems:
         found = findings({method: problems[method]})

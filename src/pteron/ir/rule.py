@@ -1,4 +1,4 @@
-"""All that the author of an operator imports.
+"""Everything that the author of an operator needs to import.
 
 from pteron.ir.rule import Dispatch, LiveTensor, op, threads
 

@@ -1,7 +1,7 @@
-"""What a graph is made of: tensors, SymInts and the nodes between them.
+"""The parts of a graph: tensors, SymInts and nodes.
 
-Everything here is immutable. What changes from call to call (live shapes, SymInt values, plans)
-is kept by `pteron.plan.sweep`, indexed by a value's id.
+Tensors, SymInts and nodes are immutable. What changes between calls (live shapes, SymInt values, plans) is in
+`pteron.plan.sweep`, by value id.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def numel(shape: Shape) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """Bytes in the file, the host element type they are written in, and the order of their dimensions."""
+    """Bytes in the file, with their host element type and the order of their dimensions."""
 
     data: Region
     host_type: str
-    dim_order: tuple[int, ...] = ()  # outermost to innermost; nothing means row-major
+    dim_order: tuple[int, ...] = ()  # outermost to innermost; empty: row-major
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """Constants side by side along an axis. They are put together when they are uploaded."""
+    """Constants that are concatenated along an axis at upload."""
 
     parts: tuple[Tensor, ...]
     axis: int
@@ -46,7 +46,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
-    """A dense, row-major tensor, allocated for `max_shape`; each call uses a live shape within it."""
+    """A dense, row-major tensor, allocated for `max_shape`. Each call uses a live shape within it."""
 
     id: ValueId
     dtype: DType
@@ -64,7 +64,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SymInt:
-    """An integer known only when a call is made: a live size, a position, arithmetic on those."""
+    """An integer that is known only in a call: a live size, a position, or arithmetic on these."""
 
     id: ValueId
     name: str
@@ -78,7 +78,7 @@ Arg: TypeAlias = "Tensor | SymInt | int | float | bool | str | tuple[Arg, ...] |
 
 
 def values_in(arg: Arg) -> Iterator[Value]:
-    """The tensors and SymInts inside an argument, lists opened."""
+    """The tensors and SymInts in an argument, also those in lists."""
     if isinstance(arg, (Tensor, SymInt)):
         yield arg
     elif isinstance(arg, tuple):
@@ -88,7 +88,7 @@ def values_in(arg: Arg) -> Iterator[Value]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """One operator call. `reads` and `writes` follow from the op's signature."""
+    """One operator call. `reads` and `writes` are derived from the operator's signature."""
 
     index: int
     name: str
@@ -98,7 +98,7 @@ class Node:
     writes: tuple[Value, ...]
     mutates: tuple[Tensor, ...]
     origin: str
-    when: SymInt | None = None  # the node runs only in calls in which this is not 0
+    when: SymInt | None = None  # the node runs only in calls where this is not 0
 
     @property
     def label(self) -> str:
@@ -107,11 +107,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A method's input or output, as the caller sees it."""
+    """An input or output of a method."""
 
     name: str
     value: Value | int | float | bool | str | None
-    host_type: str  # numpy's name of the dtype, or "int" for a SymInt
+    host_type: str  # the numpy name of the dtype, or "int" for a SymInt
     resizable: bool  # False: the exporter fixed the shape
 
     @property
@@ -121,7 +121,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """A SymInt that is read from an input: `symint = source[0.., index along dim, ..0]`."""
+    """A SymInt that is read from an input tensor: `symint = source[0, ..., index (at dim), ..., 0]`."""
 
     symint: SymInt
     source: Tensor
@@ -131,7 +131,7 @@ class Element:
 
 @dataclass(slots=True)
 class Graph:
-    """A whole method: its values, its nodes in program order, and what it shows the caller."""
+    """A whole method: its values, its nodes in program order, its inputs and outputs."""
 
     name: str
     values: list[Value] = field(default_factory=list)
@@ -140,7 +140,7 @@ class Graph:
     outputs: list[Port] = field(default_factory=list)
     states: list[Tensor] = field(default_factory=list)
     elements: list[Element] = field(default_factory=list)
-    # Outputs as long as their data says, and where on the GPU their length is counted.
+    # Outputs whose length depends on data, and the tensor that holds the length.
     counts: dict[ValueId, Tensor] = field(default_factory=dict)
 
     def tensor(
@@ -152,14 +152,14 @@ class Graph:
         return tensor
 
     def symint(self, name: str) -> SymInt:
-        """Add an integer that only a call knows."""
+        """Add an integer that is known only in a call."""
         symint = SymInt(ValueId(len(self.values)), name)
         self.values.append(symint)
         return symint
 
     @property
     def results(self) -> list[Tensor]:
-        """The tensors that a caller may read back."""
+        """The tensors that may be read back."""
         outputs = [port.value for port in self.outputs if isinstance(port.value, Tensor)]
         return [*outputs, *(self.counts[t.id] for t in outputs if t.id in self.counts)]
 

@@ -1,8 +1,8 @@
-"""How much work a node does in a call: floating-point operations, and bytes through memory.
+"""The work of a node in a call: floating-point operations, and bytes read and written.
 
-These are estimates, to put a kernel's time in proportion. Every tensor that a node reads or writes counts
-once, at its live shape, as if the GPU's caches were perfect. An operator that multiplies, or that uses only a
-part of a tensor, declares it where it is registered:
+These are estimates, to judge the time of a kernel. Every tensor that a node reads or writes counts once, at
+its live shape, as with perfect caches. An operator that multiplies, or that uses only a part of a tensor,
+declares this at registration:
 
     @op("aten.linear.default", work=multiplies("x"))
 """
@@ -19,22 +19,22 @@ from pteron.ir.values import Arg, Node, SymInt, Tensor, ValueId
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an operator declares of one call."""
+    """The work that an operator declares for one call."""
 
-    flops: int | None = None  # a multiply-add is two; None: the operator is not a product
-    parts: Mapping[str, int] = field(default_factory=dict)  # bytes of the arguments that it uses in part
+    flops: int | None = None  # a multiply-add counts as two; None: the operator does not multiply
+    parts: Mapping[str, int] = field(default_factory=dict)  # bytes used of arguments that are used in part
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a call of a node takes."""
+    """The cost of one call of a node."""
 
     flops: int | None
     nbytes: int
 
 
 class LiveArguments:
-    """A node's arguments by the names of its rule's parameters: tensors at their live shapes, and scalars."""
+    """The arguments of a node by parameter name: tensors with live shapes, and scalars."""
 
     def __init__(self, node: Node, live: Sequence[Live]) -> None:
         self._args = dict(zip(node.op.parameters, node.args, strict=True))
@@ -44,7 +44,7 @@ class LiveArguments:
         return self._view(self._args[name])
 
     def tensors(self, name: str) -> list[LiveTensor]:
-        """The tensors of an argument that is one, or a list."""
+        """The tensors of an argument that is a tensor or a list of tensors."""
         found = self[name]
         return [x for x in (found if isinstance(found, tuple) else (found,)) if isinstance(x, LiveTensor)]
 
@@ -70,7 +70,7 @@ WorkRule: TypeAlias = Callable[[LiveArguments], Work]
 
 
 def cost(node: Node, live: Sequence[Live]) -> Cost:
-    """What a node takes at its live shapes."""
+    """The cost of a node at its live shapes."""
     arguments = LiveArguments(node, live)
     declared: Work = node.op.work(arguments) if node.op.work else Work()
     nbytes: dict[ValueId, int] = {x.tensor.id: x.nbytes for x in arguments.outputs}
@@ -79,7 +79,7 @@ def cost(node: Node, live: Sequence[Live]) -> Cost:
     return Cost(declared.flops, sum(nbytes.values()))
 
 
-# -- what operators declare ------------------------------------------------------------------------
+# -- declarations of operators ---------------------------------------------------------------------
 
 
 def multiplies(factor: str) -> WorkRule:
@@ -92,7 +92,7 @@ def multiplies(factor: str) -> WorkRule:
 
 
 def looks_up(*tables: str, by: str) -> WorkRule:
-    """Rows of the tables are read, one for each element of the indices `by`."""
+    """One row of each table is read for every element of the indices `by`."""
 
     def work(call: LiveArguments) -> Work:
         given = {name: call[name] for name in tables if call[name] is not None}
@@ -102,7 +102,7 @@ def looks_up(*tables: str, by: str) -> WorkRule:
 
 
 def reads_part_of(name: str) -> WorkRule:
-    """Of one argument no more elements are read than are written."""
+    """As many elements of this argument are read as elements are written."""
 
     def work(call: LiveArguments) -> Work:
         written = sum(y.numel for y in call.outputs)
@@ -113,10 +113,10 @@ def reads_part_of(name: str) -> WorkRule:
 
 
 def reads_only_shape_of(name: str) -> WorkRule:
-    """Of one argument no element is read."""
+    """No element of this argument is read."""
     return lambda call: Work(parts={name: 0})
 
 
 def first_rows(x: LiveTensor, count: int, dim: int = 0) -> int:
-    """The bytes of `count` places of a dimension, or of all that there are."""
+    """The bytes of the first `count` positions of a dimension, at most of all."""
     return x.nbytes * min(count, x.shape[dim]) // max(x.shape[dim], 1)
