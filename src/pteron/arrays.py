@@ -1,10 +1,10 @@
-"""Arrays on their way in and out: anything array-like becomes the bytes that the GPU stores.
+"""Convert the caller's arrays to the bytes on the GPU, and back.
 
-Nothing here copies when the caller's memory is already what is needed.
+No copy is made if the caller's memory already has the right format.
 
-numpy has no bfloat16. Outputs of that type are float32 arrays, which hold them exactly. Inputs may be
-bfloat16 tensors of torch, bfloat16 arrays of ml_dtypes, or float32 arrays, which are rounded to the nearest,
-to even.
+numpy has no bfloat16. Outputs of this type are float32 arrays, which represent the values exactly. Inputs may
+be bfloat16 tensors of torch, bfloat16 arrays of ml_dtypes, or float32 arrays, which are rounded to nearest
+even.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pteron.ir.values import Constant, Joined, Shape, Tensor, numel
 
 
 class GpuArray:
-    """An output that stayed on the GPU. Feed it to a call, or read it with `.numpy()`."""
+    """An output that stays on the GPU. Pass it to a call, or read it with `.numpy()`."""
 
     def __init__(self, device: Device, buffer: Buffer, dtype: DType, host_type: str, shape: Shape) -> None:
         self.device = device
@@ -59,10 +59,10 @@ class GpuArray:
         return self.numpy().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # the copy that __dlpack__ hands out is in host memory
+        return (1, 0)  # __dlpack__ returns a copy in host memory
 
     def __reduce__(self) -> Any:
-        raise TypeError("a GpuArray lives on one GPU and cannot be pickled: send its .numpy()")
+        raise TypeError("a GpuArray belongs to one GPU and cannot be pickled: send its .numpy()")
 
     def __repr__(self) -> str:
         return f"GpuArray(shape={self.shape}, dtype={self.dtype})"
@@ -77,7 +77,7 @@ def as_numpy(value: Any, name: str) -> np.ndarray[Any, Any]:
     if hasattr(value, "__dlpack__"):
         value = _settled(value)
         if str(getattr(value, "dtype", "")) == "torch.bfloat16":
-            value = value.float()  # numpy has no such type
+            value = value.float()  # numpy has no bfloat16
         try:
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError) as error:
@@ -93,7 +93,7 @@ def as_numpy(value: Any, name: str) -> np.ndarray[Any, Any]:
 
 
 def _settled(value: Any) -> Any:
-    """A torch tensor whose memory holds its values: not tracked, not lazily conjugated or negated."""
+    """A torch tensor whose memory has its values: without gradient, lazy conjugation or negation."""
     if getattr(value, "requires_grad", False):
         value = value.detach()
     for is_lazy, resolve in (("is_conj", "resolve_conj"), ("is_neg", "resolve_neg")):
@@ -103,22 +103,22 @@ def _settled(value: Any) -> Any:
 
 
 def to_gpu(array: np.ndarray[Any, Any], host_type: str, dtype: DType, name: str) -> np.ndarray[Any, Any]:
-    """The array as the GPU stores it. A dtype that would lose anything is refused, not converted."""
+    """The array in the GPU's format. A dtype whose conversion would lose information is refused."""
     if dtype is DType.bfloat16:
         return _to_bfloat16(array, name)
     if array.dtype != host_type and not _is_harmless(array, host_type):
         raise InputError(f"{name}: expected dtype {host_type}, got {array.dtype}: convert it with .astype")
     if array.dtype == dtype.label:
         return np.asarray(array, order="C")
-    with np.errstate(over="ignore"):  # what does not fit is named below
+    with np.errstate(over="ignore"):  # values that do not fit are reported below
         narrow = np.asarray(array, dtype.label, order="C")
     _check_fits(array, narrow, dtype, name)
     return narrow
 
 
 def _to_bfloat16(array: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
-    """The bits of bfloat16: the upper half of a float32, rounded to the nearest, to even."""
-    if array.dtype.name == "bfloat16":  # of ml_dtypes
+    """The bits of bfloat16: the upper half of a float32, rounded to nearest even."""
+    if array.dtype.name == "bfloat16":  # from ml_dtypes
         return np.ascontiguousarray(array).view(np.uint16)
     if array.dtype != np.float32 and array.ndim:
         raise InputError(
@@ -130,14 +130,14 @@ def _to_bfloat16(array: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]
 
 
 def _is_harmless(array: np.ndarray[Any, Any], host_type: str) -> bool:
-    """Integers of another width keep their values, and a Python scalar has no dtype of its own."""
+    """Whether a conversion keeps all values: integers of another width, or a Python scalar."""
     if array.dtype.kind in "iu" and np.dtype(host_type).kind in "iu":
         return host_type == "int64" or np.can_cast(array.dtype, host_type, "safe")
     return array.ndim == 0 and np.can_cast(array.dtype, host_type, "same_kind")
 
 
 def _check_fits(wide: np.ndarray[Any, Any], narrow: np.ndarray[Any, Any], dtype: DType, name: str) -> None:
-    """Every value must survive narrowing; a float may round, but not become infinite."""
+    """Refuse values that change when narrowed. A float may be rounded, but must not become infinite."""
     lost = np.isinf(narrow) & ~np.isinf(wide) if dtype.is_float else narrow != wide
     if lost.any():
         where = tuple(int(i) for i in np.argwhere(lost)[0])
@@ -147,7 +147,7 @@ def _check_fits(wide: np.ndarray[Any, Any], narrow: np.ndarray[Any, Any], dtype:
 
 
 def from_gpu(data: Any, dtype: DType, host_type: str, shape: Shape) -> np.ndarray[Any, Any]:
-    """A fresh host array from mapped bytes, widened where the program's dtype is wider."""
+    """A new host array from mapped bytes, widened if the program's dtype is wider."""
     count = 1
     for size in shape:
         count *= size
@@ -158,7 +158,7 @@ def from_gpu(data: Any, dtype: DType, host_type: str, shape: Shape) -> np.ndarra
 
 
 def convert_constant(tensor: Tensor) -> memoryview:
-    """The bytes of a constant as the GPU stores them: row-major, in the GPU's dtype, parts put together."""
+    """The bytes of a constant in the GPU's format: row-major, in the GPU's dtype, with its parts joined."""
     return memoryview(_row_major(tensor).tobytes())
 
 
@@ -176,5 +176,5 @@ def _row_major(tensor: Tensor) -> np.ndarray[Any, Any]:
     narrow = array.astype(dtype.words, order="C", copy=False)
     exact = host.name == dtype.words or dtype.is_float
     if not exact and not np.array_equal(narrow, array):
-        raise UnsupportedError(f"constant {tensor.name} holds integers beyond 32 bits, which WebGPU lacks")
+        raise UnsupportedError(f"constant {tensor.name} has integers beyond 32 bits, which WebGPU lacks")
     return narrow

@@ -1,7 +1,7 @@
-"""The GPUs of this machine, and opening one.
+"""List the GPUs of this machine, and open one.
 
 pteron.adapters()                       # best first
-device = pteron.open_device("NVIDIA")   # by index or part of the name; the best when left out
+device = pteron.open_device("NVIDIA")   # by index or part of the name; default: the best
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def open_device(wanted: str | int | Adapter | None = None) -> WgpuDevice:
 
 
 def try_kernel(adapter: Adapter) -> str | None:
-    """Double four numbers on an adapter: None if that worked, else what went wrong."""
+    """Double four numbers on an adapter. Returns None if this works, else the error."""
     source = """
 @group(0) @binding(0) var<storage, read_write> x: array<u32>;
 @compute @workgroup_size(4) fn main(@builtin(global_invocation_id) id: vec3<u32>) { x[id.x] = 2u * x[id.x]; }

@@ -1,4 +1,4 @@
-"""`pteron.load`: open a file and a device, and use what has been measured on it."""
+"""`pteron.load`: open a file and a device, and use the kernels that were measured to be the fastest."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def load(
 ) -> Program:
     """Load a `.pte` file (a path, bytes, or an open binary file).
 
-    data_path: the `.ptd` file or files that hold weights kept apart from the program.
-    device: an adapter's index or part of its name, or an open device; the best adapter when left out.
-    fuse: the fusion passes to run (see `pteron.fusion`); all when left out, none for `()`.
-    tune: whether to time the kernels that could do the work, where this has not been done on this device
-        before (see `pteron tune`); left out, on GPUs.
-    choice: which of several kernels to take; left out, what has been measured on this device.
-    max_nodes: the most nodes that the program's methods may have together. A small file can ask for millions,
-        by loops inside loops; a file that you trust may have more than the default.
+    data_path: the `.ptd` file or files with weights that are stored outside the program.
+    device: an adapter's index or part of its name, or an open device. Default: the best adapter.
+    fuse: the fusion passes to run (see `pteron.fusion`). Default: all; `()`: none.
+    tune: whether to time the kernels if there are no measurements on this device yet (see `pteron tune`).
+        Default: on GPUs only.
+    choice: which kernels to use. Default: those that were measured to be the fastest on this device.
+    max_nodes: the maximum number of nodes in all methods together. A small file can ask for millions of nodes
+        with nested loops. Raise the limit only for files that you trust.
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
     fuse = None if fuse is None else tuple(fuse)
@@ -74,7 +74,7 @@ def load(
 def _origin(
     source: Any, data_paths: list[Any], device: str, options: dict[str, Any]
 ) -> tuple[Callable[..., Program], tuple[Any, ...]]:
-    """How to load the same program in another process: files by their full paths, bytes as they are."""
+    """How to load the same program in another process: files by absolute path, bytes by value."""
     return _load_again, (portable_source(source), [portable_source(p) for p in data_paths], device, options)
 
 

@@ -1,4 +1,4 @@
-"""A method: one graph that serves every live shape up to its largest."""
+"""A method: one graph for every live shape up to the largest."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from pteron.plan.sweep import LiveGraph
 
 @dataclass(frozen=True, slots=True)
 class IOInfo:
-    """What a method says of one of its inputs or outputs."""
+    """The description of one input or output of a method."""
 
     name: str
     dtype: str
     max_shape: Shape
     dynamic_dims: tuple[int, ...]  # the dimensions that a call may make smaller
     is_tensor: bool = True
-    fixed: Any = None  # the value of one that is neither a tensor nor an integer
+    fixed: Any = None  # the value, if it is neither a tensor nor an integer
 
     @property
     def is_integer(self) -> bool:
@@ -43,17 +43,17 @@ class IOInfo:
 
     @property
     def array_dtype(self) -> str:
-        """numpy's name of the dtype in which arrays come out, and may go in: float32 for bfloat16."""
+        """The numpy dtype of output arrays, also accepted for inputs: float32 for bfloat16."""
         return array_type(self.dtype)
 
     def shape_at(self, live: int) -> Shape:
-        """The shape with every dynamic dimension this long, or as long as it may be."""
+        """The shape with every dynamic dimension at this size, or at its maximum if that is smaller."""
         return tuple(min(live, n) if d in self.dynamic_dims else n for d, n in enumerate(self.max_shape))
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes on the GPU. Weights are shared by the program's methods, states are one per conversation."""
+    """Bytes on the GPU. The methods of a program share the weights. Each conversation has its own state."""
 
     weights: int
     activations: int
@@ -67,7 +67,7 @@ class Memory:
 
 
 class Method:
-    """A loaded method. Call it with arrays at any live shape; it never allocates or compiles again."""
+    """A loaded method. Call it with arrays at any live shape. It never allocates or compiles again."""
 
     def __init__(self, live: LiveGraph, device: Device, weights: Placement, program: Any = None) -> None:
         self.graph = live.graph
@@ -82,7 +82,7 @@ class Method:
         self.outputs = tuple(_describe(port, dims.get(_id(port), ())) for port in self.graph.outputs)
 
     def open_on(self, live: LiveGraph, device: Device, weights: Placement) -> None:
-        """Make everything that the method needs on a device. States of an earlier device are lost."""
+        """Create everything that the method needs on a device. States of an earlier device are lost."""
         executor = Executor(live, device, weights)
         try:
             spare = State(executor)
@@ -93,7 +93,7 @@ class Method:
             raise
         self.device, self._live, self._executor = device, live, executor
         self._default_state: State | None = None
-        self._spare_state: State | None = spare  # the first that is asked for
+        self._spare_state: State | None = spare  # used by the first caller that needs a state
 
     # -- calling --------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class Method:
         keep_on_gpu: bool = False,
         timeout: float | None = None,
     ) -> Any:
-        """Run at the inputs' shapes. One output comes back as itself, several as a tuple."""
+        """Run at the inputs' shapes. Returns the output, or a tuple of several outputs."""
         outputs = self.execute(inputs, state=state, keep_on_gpu=keep_on_gpu, timeout=timeout)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -117,10 +117,10 @@ class Method:
         last_row: bool = False,
         timeout: float | None = None,
     ) -> list[Any]:
-        """Run at the inputs' shapes; the outputs as a list, numpy arrays unless they are kept on the GPU.
+        """Run at the inputs' shapes. Returns a list of numpy arrays, or of `GpuArray`s with `keep_on_gpu`.
 
-        last_row: read back no more of each output than its last row (the logits of the last token).
-        timeout: wait for the GPU this many seconds at most.
+        last_row: read back only the last row of each output (the logits of the last token).
+        timeout: the maximum seconds to wait for the GPU.
         """
         pending = self.submit(*inputs, state=state, keep_on_gpu=keep_on_gpu, last_row=last_row)
         return pending.result(timeout)
@@ -128,10 +128,10 @@ class Method:
     def submit(
         self, *inputs: Any, state: State | None = None, keep_on_gpu: bool = False, last_row: bool = False
     ) -> Pending[list[Any]]:
-        """Start a call, and return before the GPU has done it.
+        """Start a call, and return before the GPU has finished it.
 
-        `pending.result()` waits for the outputs. `await pending` does so without blocking an event loop. Two
-        calls may be under way; a third first waits for the oldest.
+        `pending.result()` waits for the outputs. `await pending` waits without blocking the event loop. Two
+        calls may be in flight; a third first waits for the oldest.
         """
         self.device.check_usable()
         arrays = self._read_inputs(inputs)
@@ -140,7 +140,7 @@ class Method:
             return self._launch(copies, state, keep_on_gpu, last_row)
 
     def _prepare(self, arrays: list[Any], state: State | None) -> tuple[list[Copy], State]:
-        """All of a call but running it."""
+        """Do everything for a call except running it."""
         self._check_open()
         state = state or self._state()
         self._check_mine(state)
@@ -164,7 +164,7 @@ class Method:
         return call.launch(self._executor, state, copies, reads.values(), finish)
 
     def _read_inputs(self, inputs: Sequence[Any]) -> list[Any]:
-        """Each input as the GPU takes it, checked against its port. Nothing is changed yet."""
+        """Convert each input to the GPU's format and check it. Nothing changes yet."""
         ports = self.graph.inputs
         if len(inputs) != len(ports):
             wanted = ", ".join(f"{p.name}: {p.host_type}{list(p.max_shape)}" for p in ports)
@@ -177,7 +177,7 @@ class Method:
                 raise InputError(f"{port.name}: expected an integer, got {type(value).__name__}")
             return value.__index__()
         if not isinstance(port.value, Tensor):
-            return None  # a constant that the exporter left among the inputs
+            return None  # a constant that the exporter kept as an input
         if isinstance(value, GpuArray):
             self._check_gpu_array(port, value)
             array: Any = value
@@ -209,7 +209,7 @@ class Method:
         return changes
 
     def _feeds(self, arrays: list[Any]) -> list[Feed]:
-        """What the call brings into input tensors."""
+        """The data for the input tensors."""
         feeds = []
         for port, array in zip(self.graph.inputs, arrays, strict=True):
             if not isinstance(port.value, Tensor):
@@ -240,7 +240,7 @@ class Method:
         self._executor.run(state, before, after)
         for port, kept in zip(self.graph.outputs, outputs, strict=True):
             counter = self.graph.counts.get(port.value.id) if isinstance(port.value, Tensor) else None
-            if counter is not None:  # only the GPU knows the length
+            if counter is not None:  # the length is known only on the GPU
                 buffer = self._executor.buffer(counter, state)
                 kept.shape = (call.read_back(self.device, buffer, 4, _count), *kept.shape[1:])
         return outputs
@@ -251,7 +251,7 @@ class Method:
     # -- state ----------------------------------------------------------------------------------
 
     def new_state(self) -> State:
-        """Mutable state of its own (KV caches) on the same weights: pass it as `state=` to calls."""
+        """A new mutable state (KV caches) for the same weights. Pass it to calls as `state=`."""
         self.device.check_usable()
         with self.device.lock:
             self._check_open()
@@ -259,11 +259,11 @@ class Method:
             return spare or State(self._executor)
 
     def owns(self, state: State) -> bool:
-        """Whether a state may be used with this method. One that was lost with its device may not."""
+        """Whether a state belongs to this method and its current device."""
         return state.executor is self._executor
 
     def reset(self) -> None:
-        """Set the default state back to what the file says."""
+        """Reset the default state to its initial contents."""
         with self.device.lock:
             self._check_open()
             self._state().reset()
@@ -285,7 +285,7 @@ class Method:
             raise InputError(f"the state belongs to another method than '{self.name}'")
         state.check_open()
 
-    # -- looking at it --------------------------------------------------------------------------
+    # -- information ----------------------------------------------------------------------------
 
     @property
     def live_shapes(self) -> dict[str, Live]:
@@ -305,14 +305,14 @@ class Method:
         )
 
     def symint(self, name: str) -> int | float | None:
-        """The present value of a SymInt, by its name in `inspect`."""
+        """The current value of a SymInt, by its name in `inspect`."""
         for value in self.graph.values:
             if value.name == name:
                 return self._live.integer(value)
         raise PteronError(f"method '{self.name}' has no value named {name}")
 
     def close(self) -> None:
-        """Free its memory on the GPU. A thread that is in a call finishes it first."""
+        """Free the method's GPU memory. Waits for a call in another thread."""
         with self.device.lock:
             if self._closed:
                 return
@@ -324,7 +324,7 @@ class Method:
             self._executor.close()
 
     def __reduce__(self) -> Any:
-        """A method pickles as its program and its name. States do not travel."""
+        """A method is pickled as its program and its name, without states."""
         if self.program is None:
             raise TypeError("a method without a program cannot be pickled")
         return type(self.program).method, (self.program, self.name)
@@ -336,12 +336,12 @@ class Method:
     # -- load -----------------------------------------------------------------------------------
 
     def _element_of_input(self, element: Element) -> Element:
-        """The same element, as a place in the input whose bytes its tensor has."""
+        """The same element, as a position in the input that its tensor is a view of."""
         root = self.graph.values[self._executor.layout.storage[element.source.id]]
         assert isinstance(root, Tensor)
         if root is element.source:
             return element
-        # The element [0.., index, ..0] of a view lies at a flat offset of the input it views.
+        # The element [0.., index, ..0] of a view is at a flat offset in the input.
         flat = (
             element.index * numel(element.source.max_shape[element.dim + 1 :])
             if element.dim >= 0
@@ -350,7 +350,7 @@ class Method:
         return Element(element.symint, root, -1, flat)
 
     def _index_inputs(self) -> list[tuple[int, ValueId, int]]:
-        """Where indices come straight from the caller: (node, the tensor it names, the input it is)."""
+        """The inputs that are used as indices: (node, tensor in the rule, input number)."""
         places = {p.value.id: n for n, p in enumerate(self.graph.inputs) if isinstance(p.value, Tensor)}
         roots = self._executor.layout.storage
         return [
@@ -361,7 +361,7 @@ class Method:
         ]
 
     def _check_indices(self, arrays: list[Any]) -> None:
-        """Indices must lie in what they index, at its live size."""
+        """Check that indices are in range, at the live size of the tensor that they index."""
         for index, tensor, place in self._indices:
             plan = self._live.plans[index]
             assert plan is not None

@@ -23,17 +23,17 @@ from pteron.pte.file import ProgramFile
 
 
 class Tuner(Protocol):
-    """Somebody who can find out which routes are the fastest on a device."""
+    """Finds the fastest routes on a device."""
 
     def tune(self, live: LiveGraph, device: Device, load: Callable[[Choice], Method]) -> Choice | None:
-        """A better choice than the one that `live` was planned with, if there is one.
+        """A better choice than that of `live`, or None.
 
-        `load` makes a method that is planned with another choice.
+        `load` creates a method with another choice.
         """
 
 
 class Program:
-    """A loaded program. It owns the file and the weights; methods are made on first use."""
+    """A loaded program. It owns the file and the weights. Methods are created at first use."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class Program:
         return self.file.method_names
 
     def method(self, name: str = "forward") -> Method:
-        """A method, loaded when it is first asked for. The same object every time."""
+        """A method. It is loaded at first use. Returns the same object every time."""
         with self._lock:
             if self._closed:
                 raise PteronError("the program is closed")
             if name not in self._methods:
-                self.file.plan(name)  # says which methods there are, if this is none of them
+                self.file.plan(name)  # the KeyError lists the methods
                 with self.device.lock:
                     self._methods[name] = self._load(self._planned[name])
                     del self._planned[name]
@@ -93,10 +93,10 @@ class Program:
         return self.method("forward")(*inputs, **options)
 
     def reload(self, device: Device | None = None) -> None:
-        """Bring the program back on a new device, after `DeviceLost`.
+        """Load the program again on a new device, after `DeviceLost`.
 
-        The program and its methods stay the same objects. Their states (KV caches) are lost. Give a `device`
-        if several programs share one; left out, the same adapter is opened again.
+        The program and its methods stay the same objects. Their states (KV caches) are lost. Pass a `device`
+        if several programs share one. Default: the same adapter is opened again.
         """
         with self._lock:
             if self._closed:
@@ -114,7 +114,7 @@ class Program:
             self.device, self._weights, self._owns_device = new, weights, device is None
 
     def close(self) -> None:
-        """Free everything on the GPU. Calls in other threads finish first. Closing twice is fine."""
+        """Free everything on the GPU. Waits for calls in other threads. A second close does nothing."""
         with self._lock, self.device.lock:
             if self._closed:
                 return
@@ -135,7 +135,7 @@ class Program:
         self.close()
 
     def __reduce__(self) -> Any:
-        """A program pickles as its file and its options, and loads again where it arrives."""
+        """A program is pickled as its file and its options. Unpickling loads it again."""
         if self._origin is None:
             raise TypeError("only a program from pteron.load can be pickled")
         return self._origin()

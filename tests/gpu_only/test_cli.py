@@ -113,7 +113,7 @@ def test_run_for_people():
         ([RMS, "--input", "nope.npy"], 1, "nope.npy: No such file"),
         ([RMS, "--device", "no such GPU"], 1, "no GPU adapter matches"),
         ([RMS, "--input", RMS], 2, "neither a number nor"),
-        ([RMS, "--method", "backward"], 2, "there are forward"),
+        ([RMS, "--method", "backward"], 2, "the methods are forward"),
         ([RMS, "--shape", "a,b"], 2, "is not a shape"),
         ([RMS, "--shape", "x=1,2"], 2, "no such input"),
         ([RMS, "--shape", "1", "--shape", "2"], 2, "only 1 can take one"),
@@ -185,7 +185,7 @@ def test_inspect_shows_a_file_that_cannot_run(tmp_path):
         ([RMS, "--live", "200"], 1, "at most 128"),
         ([RMS, "--live", "1,1,7,64"], 2, "name the input"),
         ([RMS, "--live", "many"], 2, "is not a shape"),
-        ([RMS, "--method", "backward"], 2, "there are forward"),
+        ([RMS, "--method", "backward"], 2, "the methods are forward"),
     ],
 )
 def test_inspect_refuses_in_words(arguments, code, message):
@@ -241,7 +241,7 @@ def test_doctor_advises_a_newer_software_driver():
 
 
 def test_doctor_tells_opengl_from_nothing():
-    assert "only OpenGL reaches Some GPU" in next(advice([], ["Some GPU"]))
+    assert "Some GPU has only an OpenGL driver" in next(advice([], ["Some GPU"]))
     assert "no GPU adapter was found" in next(advice([]))
 
 

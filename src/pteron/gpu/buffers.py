@@ -1,4 +1,4 @@
-"""The buffers of one owner, freed together: also when making the next one fails."""
+"""Buffers with one owner, which are freed together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pteron.gpu.device import Buffer, Device
 
 
 class Buffers(AbstractContextManager["Buffers"]):
-    """Used as a context while an owner is built: if that fails, what was made so far is freed."""
+    """Use it as a context manager while the owner is created: on failure, the buffers are freed."""
 
     def __init__(self, device: Device) -> None:
         self.device = device

@@ -1,7 +1,7 @@
-"""One call, from its feeds to a pending result: the sweep, the parameters, the uploads, one submit.
+"""One call: the sweep, the parameters, the uploads, one submit, and a pending result.
 
-Everything before the submit may be repeated, so an interrupt on the way leaves a method that works. Two calls
-may be under way at a time. The GPU works in order, so the second may already overwrite inputs and parameters.
+Every step before the submit can be repeated, so a method still works after an interrupt. Two calls may be in
+flight. The GPU works in order, so the second call may already write inputs and parameters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What goes into an input tensor: bytes of host memory, or a buffer on the GPU."""
+    """The data for an input tensor: bytes in host memory, or a buffer on the GPU."""
 
     tensor: Tensor
     nbytes: int
@@ -34,14 +34,14 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The end of a tensor, on its way through a staging buffer. Copies begin and end at whole words."""
+    """The last part of a tensor, in a staging buffer. Copies begin and end at multiples of four bytes."""
 
     tensor: Tensor
     shape: Shape
     source: int
     place: int
     nbytes: int
-    skip: int  # bytes between the word where the copy begins and the first element
+    skip: int  # bytes from the start of the copy to the first element
 
     @classmethod
     def of(cls, tensor: Tensor, live: Shape, wanted: Shape, place: int) -> Read:
@@ -75,7 +75,7 @@ def prepare(
 
 
 def plan_reads(executor: Executor, last_row: bool) -> dict[ValueId, Read]:
-    """Where in the staging buffer each output goes, and how much of it."""
+    """How much of each output is read, and its position in the staging buffer."""
     reads: dict[ValueId, Read] = {}
     place = 0
     for tensor in executor.graph.results:
@@ -94,7 +94,7 @@ def launch(
     reads: Iterable[Read],
     finish: Callable[[memoryview], T],
 ) -> Pending[T]:
-    """Submit the prepared call. `finish` makes the outputs from the staged bytes."""
+    """Submit the prepared call. `finish` makes the outputs from the bytes that were read back."""
     used = [read for read in reads if read.nbytes]
     if not used:
         executor.run(state, before, ())

@@ -1,7 +1,7 @@
-"""What Pteron asks of a GPU: a dozen methods.
+"""The GPU interface that Pteron needs.
 
-`gpu/wgpu` does it with wgpu-py. `gpu/recording` only notes what it is asked, and needs no GPU. Handles
-(buffers, pipelines, bind groups, submissions) are made by the device and mean nothing to anybody else.
+`gpu/wgpu` implements it with wgpu-py. `gpu/recording` only records the calls and needs no GPU. Handles
+(buffers, pipelines, bind groups, submissions) are created by the device and are opaque to other code.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Buffer(Protocol):
 
 Pipeline: TypeAlias = Any
 BindGroup: TypeAlias = Any
-Command: TypeAlias = Any  # a dispatch, resolved once by `Device.command`
-Submission: TypeAlias = Any  # what `Device.submit` returns, to wait for
+Command: TypeAlias = Any  # a dispatch, prepared once by `Device.command`
+Submission: TypeAlias = Any  # the result of `Device.submit`, to wait for
 Copy: TypeAlias = tuple[Buffer, int, Buffer, int, int]  # source, offset, target, offset, bytes
 
 
-class Mapping(Protocol):
-    """A staging buffer on its way to the host. `view` may be read between `wait` and `Device.unmap`."""
+class BufferMapping(Protocol):
+    """A staging buffer that is mapped for reading. `view` is valid between `wait` and `Device.unmap`."""
 
     def wait(self, timeout: float | None) -> None:
         """Block until the GPU has written the buffer. Raises `DeviceError` after `timeout` seconds."""
@@ -36,15 +36,15 @@ class Mapping(Protocol):
 
 
 class Device(Protocol):
-    """One GPU. Safe to share between threads: whoever changes what a method owns holds `lock`."""
+    """One GPU. Threads may share it: code that changes the data of a method holds `lock`."""
 
     lock: threading.RLock
-    allocations: int  # buffers made so far
-    compilations: int  # pipelines made so far
+    allocations: int  # number of buffers created
+    compilations: int  # number of pipelines created
 
     @property
     def allocated_nbytes(self) -> int:
-        """Bytes of all buffers that somebody still holds."""
+        """Bytes of all buffers that are still in use."""
 
     @property
     def name(self) -> str: ...
@@ -57,7 +57,7 @@ class Device(Protocol):
 
     @property
     def route_features(self) -> frozenset[str]:
-        """The kind of device, and what kernels may use here beyond the portable floor."""
+        """The kind of device, and the features that kernels may use beyond the portable minimum."""
 
     def check_usable(self) -> None:
         """Raise `DeviceError` if the device is closed, lost, or belongs to the parent process."""
@@ -74,13 +74,13 @@ class Device(Protocol):
     def free(self, buffer: Buffer) -> None: ...
 
     def write(self, buffer: Buffer, offset: int, data: Any) -> None:
-        """Copy host bytes into a buffer, before everything that is submitted later."""
+        """Copy host bytes into a buffer. Later submissions see them."""
 
     def clear(self, buffers: Iterable[Buffer]) -> None:
         """Fill buffers with zeros."""
 
     def pipeline(self, source: str, label: str, kinds: Sequence[str]) -> Pipeline:
-        """The compute pipeline of a shader text, compiled once. `kinds` says how each binding is used."""
+        """The compute pipeline of a shader text, compiled once. `kinds` is the type of each binding."""
 
     def bind_group(
         self, pipeline: Pipeline, buffers: Iterable[tuple[Buffer, int, int]], label: str
@@ -95,14 +95,14 @@ class Device(Protocol):
     ) -> Submission:
         """Copies, then kernels in one pass, then copies: one encoder, one submit."""
 
-    def map(self, staging: Buffer, nbytes: int, submission: Submission) -> Mapping:
-        """Ask for the first bytes of a staging buffer, as a submission leaves them."""
+    def map(self, staging: Buffer, nbytes: int, submission: Submission) -> BufferMapping:
+        """Map the first bytes of a staging buffer for reading, after a submission."""
 
     def unmap(self, staging: Buffer) -> None:
-        """Give a staging buffer back to the GPU, whatever state an interrupted read left it in."""
+        """Unmap a staging buffer, also after an interrupted read."""
 
     def wait(self) -> None:
-        """Wait until everything submitted so far has been done."""
+        """Wait until all submissions are finished."""
 
     def reopen(self) -> Device:
         """A new device on the same GPU, after this one was lost."""

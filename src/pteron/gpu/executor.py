@@ -1,7 +1,7 @@
-"""A method on the GPU: buffers, bind groups and parameters made once, commands that follow the plan.
+"""A method on the GPU: buffers, bind groups and parameters are created once; commands follow the plan.
 
-Every route of every node is compiled and bound at load. A call writes the parameters that changed in one go,
-encodes the commands of the present plan, and submits once.
+Every route of every node is compiled and bound at load. A call writes the changed parameters in one write,
+encodes the commands of the current plan, and submits once.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pteron.ops import kernel as kernels
 from pteron.plan.memory import aligned, plan_memory
 from pteron.plan.sweep import LiveGraph, NodePlan
 
-# What a binding refers to: ("uniform", offset, nbytes), or ("storage", a tensor's id or (node, scratch)).
+# The target of a binding: ("uniform", offset, nbytes), or ("storage", a tensor's id or (node, scratch)).
 Source: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(slots=True, eq=False)
 class Site:
-    """A place in the program where a kernel may run: one dispatch of one route of one node."""
+    """One dispatch of one route of one node, with its pipeline and bind group."""
 
     label: str
     kernel: kernels.Kernel
@@ -38,12 +38,12 @@ class Site:
     slot: int  # offset of its Params in the parameter buffer
     sources: list[Source]
     uses_state: bool
-    group: BindGroup = None  # None: it depends on the state
+    group: BindGroup = None  # None: the state has the bind group
 
 
 @dataclass(slots=True)
 class Launch:
-    """A dispatch of a plan, ready: where, with which parameters, how large."""
+    """A dispatch of a plan: its site, its parameters and its grid."""
 
     site: Site
     params: bytes
@@ -51,7 +51,7 @@ class Launch:
 
 
 class Executor:
-    """Everything a method keeps on the GPU."""
+    """The GPU resources of a method."""
 
     def __init__(self, live: LiveGraph, device: Device, weights: Placement) -> None:
         self.live = live
@@ -64,12 +64,14 @@ class Executor:
         self.sites: list[Site] = []
         self._states = {self.layout.storage[t.id] for t in self.graph.states}
         self._site_of: dict[tuple[int, str, int], Site] = {}
-        self._version = 0  # of the list of commands; counts its changes
-        self._shown: list[list[tuple[Site, Grid]]] = [[] for _ in self.graph.nodes]  # what is in it, by node
+        self._version = 0  # of the list of commands; it counts the changes
+        self._shown: list[list[tuple[Site, Grid]]] = [
+            [] for _ in self.graph.nodes
+        ]  # the commands of each node
         with weights.all_or_nothing(), Buffers(device) as owned:
             self._owned = owned
             self._constants = {t.id: weights.buffer(t) for t in self._used_constants()}
-            self.pristine = {  # what states begin with, unless it is zeros
+            self.pristine = {  # the initial contents of states that do not begin with zeros
                 t.id: weights.buffer(t)
                 for t in self.graph.states
                 if t.constant is not None and not is_zero(t)
@@ -146,9 +148,9 @@ class Executor:
         return self._buffer_of(self.layout.storage[tensor.id], state)
 
     def warm_up(self, state: State) -> None:
-        """Run every pipeline once on no work: drivers finish compiling at a shader's first use.
+        """Run every pipeline once without work: some drivers finish compilation at the first use.
 
-        The parameters are still all zero, and a kernel that is given zero elements writes nothing.
+        All parameters are still zero, and a kernel with zero elements writes nothing.
         """
         once = {site.pipeline: state.groups[site] if site.uses_state else site.group for site in self.sites}
         if once:
@@ -166,10 +168,10 @@ class Executor:
     # -- calls ----------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Bring the parameters up to date with the sweep.
+        """Update the parameters after a sweep.
 
-        The marks are cleared only when the GPU has the new bytes. If an interrupt comes before that, the next
-        call does it all again.
+        The marks are cleared only after the new bytes are written. After an interrupt before that, the next
+        call does all of this again.
         """
         live = self.live
         for value in live.stale_symints:
@@ -182,7 +184,7 @@ class Executor:
             launches = self._launches(index, plan)
             for launch in launches:
                 self.params.put(launch.site.slot, launch.params)
-            # Parameters alone, such as where a slice begins, change no command.
+            # A change of parameters only, such as the start of a slice, changes no command.
             shown = [(launch.site, launch.grid) for launch in launches]
             if shown != self._shown[index]:
                 self._version += 1
@@ -201,12 +203,12 @@ class Executor:
 
     def _launch(self, node: int, route: str, number: int, dispatch: Dispatch) -> Launch:
         site = self._site_of[node, route, number]
-        if dispatch.packed is None:  # nodes that are planned alike share their dispatches
+        if dispatch.packed is None:  # nodes with the same signature share their dispatches
             dispatch.packed = site.kernel.pack(dispatch.params)
         return Launch(site, dispatch.packed, dispatch.grid)
 
     def commands(self, state: State) -> list[Command]:
-        """The present plan as a flat list. A state keeps its list until the plan changes."""
+        """The commands of the current plan. A state caches its list until the plan changes."""
         version, commands = state.commands
         if version != self._version:
             version, commands = self._version, [self._command(launch, state) for _, launch in self.launched()]
@@ -214,11 +216,11 @@ class Executor:
         return commands
 
     def launched(self) -> Iterator[tuple[int, Launch]]:
-        """What the present plan runs, in order, each with its node's index."""
+        """The launches of the current plan in order, each with its node's index."""
         for index, plan in enumerate(self.live.plans):
             assert plan is not None
             for launch in self._launches(index, plan):
-                if 0 not in launch.grid:  # a zero-sized tensor is no work
+                if 0 not in launch.grid:  # a tensor of size 0 needs no work
                     yield index, launch
 
     def _command(self, launch: Launch, state: State) -> Command:
@@ -229,7 +231,7 @@ class Executor:
 
     def run(self, state: State, before: Sequence[Copy], after: Sequence[Copy]) -> Submission:
         commands = self.commands(state)
-        if before or commands or after:  # a method that only returns constants has nothing for the GPU
+        if before or commands or after:  # a method that only returns constants does not use the GPU
             return self.device.submit(before, commands, after)
         return None
 
@@ -240,7 +242,7 @@ class Executor:
 
 
 def shader_text(kernel: kernels.Kernel, dispatch: Dispatch) -> str:
-    """The text that a dispatch compiles to. Bindings must match the file's, by name and type."""
+    """The shader text of a dispatch. Bindings must match those of the file by name and type."""
     names = {b.name for b in kernel.bindings} - {"p"}
     if names != dispatch.bindings.keys():
         raise KeyError(

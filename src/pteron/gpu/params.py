@@ -1,7 +1,7 @@
-"""The parameters of a method: one uniform buffer, with an aligned slot for each.
+"""The parameters of a method: one uniform buffer with an aligned slot for each kernel and integer.
 
-The host keeps a copy. It remembers which bytes the GPU has not got yet, so an interrupt between `put` and
-`flush` loses nothing.
+The host has a copy of the buffer. It tracks the bytes that are not written to the GPU yet, so an interrupt
+between `put` and `flush` loses nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INTEGER_NBYTES = 16
 
 
 class Parameters:
-    """Slots are taken while a method is loaded; then `allocate`, `put` and `flush`."""
+    """Call `take` and `integer` while a method is loaded, then `allocate`, `put` and `flush`."""
 
     buffer: Buffer
 
@@ -27,14 +27,14 @@ class Parameters:
         self._alignment = alignment
         self._data = bytearray()
         self._integers: dict[Hashable, int] = {}  # the slots of SymInts and of constant integers
-        self._first, self._last = 0, 0  # the bytes that the GPU has not got yet
+        self._first, self._last = 0, 0  # the range of bytes to write to the GPU
 
     @property
     def nbytes(self) -> int:
         return len(self._data)
 
     def take(self, nbytes: int) -> int:
-        """A new slot; its offset."""
+        """The offset of a new slot."""
         offset = len(self._data)
         self._data.extend(bytes(aligned(nbytes, self._alignment)))
         return offset
@@ -70,7 +70,7 @@ class Parameters:
         self._data[offset:end] = data
 
     def flush(self, device: Device) -> None:
-        """Write what has changed, in one go."""
+        """Write the changed bytes in one write."""
         if self._first < self._last:
             first = self._first & ~3
             device.write(self.buffer, first, memoryview(self._data)[first : self._last])

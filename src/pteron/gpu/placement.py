@@ -1,7 +1,7 @@
-"""Constants on the GPU: each part of the file is uploaded once, however many values use it.
+"""Constants on the GPU: each part of the file is uploaded once, even if several values use it.
 
-A constant becomes pieces: regions of the file that go into a buffer as they are, and constants that must be
-converted first (another order of dimensions, 64-bit types). Converting needs numpy, so the caller brings it.
+A constant is uploaded in pieces. A piece is a region of the file, or a constant that must be converted first
+(permuted dimensions, 64-bit types). The conversion needs numpy, so the caller provides it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pteron.ir.values import Constant, Joined, Tensor, numel
 from pteron.plan.memory import aligned
 from pteron.pte.bytesource import Region
 
-# The bytes of a constant as the GPU stores them.
+# Returns the bytes of a constant in the GPU's format.
 Convert: TypeAlias = Callable[[Tensor], memoryview]
 
 _CHUNK = 1 << 20
 
 
 class Placement:
-    """The constants of a program, shared by its methods. Immutable once uploaded."""
+    """The constants of a program, shared by its methods. They are never changed."""
 
     def __init__(self, device: Device, convert: Convert) -> None:
         self.device = device
@@ -38,7 +38,7 @@ class Placement:
         return self._owned.nbytes
 
     def buffer(self, tensor: Tensor) -> Buffer:
-        """The buffer that holds a constant, uploaded when it is first asked for."""
+        """The buffer of a constant. It is uploaded at first use."""
         key = _identity(tensor)
         if key not in self._buffers:
             label = f"constant {tensor.name}"
@@ -51,7 +51,7 @@ class Placement:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """If the block fails, the constants that it uploaded are freed again."""
+        """If the block fails, free the constants that it has uploaded."""
         before = len(self._buffers)
         try:
             yield
@@ -66,7 +66,7 @@ class Placement:
 
 
 def _identity(tensor: Tensor) -> tuple[Any, ...]:
-    """Equal for two constants that are the same bytes, read in the same way."""
+    """A key that is equal for two constants with the same bytes and the same format."""
     constant = tensor.constant
     if isinstance(constant, Joined):
         return (constant.axis, *map(_identity, constant.parts))
@@ -76,7 +76,7 @@ def _identity(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def pieces(tensor: Tensor) -> Iterator[tuple[int, Region | Tensor]]:
-    """What a constant's buffer is filled with: (offset, a region of the file, or a constant to convert)."""
+    """The contents of a constant's buffer: (offset, a region of the file or a constant to convert)."""
     joined = tensor.constant
     if isinstance(joined, Constant):
         yield 0, _as_stored(tensor) or tensor
@@ -91,7 +91,7 @@ def pieces(tensor: Tensor) -> Iterator[tuple[int, Region | Tensor]]:
 
 
 def _as_stored(tensor: Tensor) -> Region | None:
-    """The constant's region if the file holds it just as the GPU does."""
+    """The region of a constant, if the file has it in the GPU's format."""
     constant = tensor.constant
     assert isinstance(constant, Constant)
     check_size(tensor, constant)
@@ -113,7 +113,7 @@ def check_size(tensor: Tensor, constant: Constant) -> None:
 
 
 def is_zero(tensor: Tensor) -> bool:
-    """Whether a constant holds nothing but zeros, as caches do before the first call."""
+    """Whether a constant has only zeros, such as an empty cache."""
     constant = tensor.constant
     if not isinstance(constant, Constant):
         return False

@@ -1,7 +1,7 @@
-"""A device without a GPU: it notes what it is asked to make and to do.
+"""A device without a GPU: it records the calls that it gets.
 
-It serves tests of what a call costs the host. It also gives the buffers, shader texts, bind groups, commands
-and writes of a program to whoever wants them without running it. Every read-back is zeros.
+Tests use it to measure the cost of a call on the host. It also lists the buffers, shader texts, bind groups,
+commands and writes of a program without running it. Every read-back returns zeros.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Submit:
 
 @dataclass(slots=True)
 class RecordingDevice:
-    """Everything asked for, in order: `buffers`, `pipelines` and `groups` by id, `events` as they came."""
+    """Records all calls: `buffers`, `pipelines` and `groups` by id, `events` in order."""
 
     route_features: frozenset[str] = frozenset({GPU})
     uniform_alignment: int = 256
@@ -103,7 +103,7 @@ class RecordingDevice:
         return self.buffers[-1]
 
     def free(self, buffer: Any) -> None:
-        """Buffers stay on record."""
+        """Do nothing: the record keeps all buffers."""
 
     def write(self, buffer: Any, offset: int, data: Any) -> None:
         self.events.append(Write(buffer, offset, bytes(memoryview(data).cast("B"))))
@@ -148,7 +148,7 @@ class RecordingDevice:
 
 
 class Zeros:
-    """What a device without a GPU reads back."""
+    """The result of every read-back: zeros."""
 
     def __init__(self, nbytes: int) -> None:
         self.view = memoryview(bytes(nbytes))

@@ -1,7 +1,7 @@
-"""Staging buffers, and results that are on their way through them.
+"""Staging buffers, and the pending results in them.
 
-A result must survive interrupts. So a staging buffer knows whether it may be mapped, and whose result it
-holds. Whoever takes it next repairs what an interrupted read left behind.
+A result must survive interrupts. So a staging buffer knows whether it may be mapped, and which result it has.
+The next user of the buffer cleans up after an interrupted read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pteron.gpu.device import Buffer, Device, Submission
 
 T = TypeVar("T")
 
-IN_FLIGHT = 2  # results that may wait in staging buffers; before a third, the oldest is fetched
+IN_FLIGHT = 2  # results that may wait in staging buffers; a third call first reads the oldest result
 
 
 class Staging:
@@ -27,14 +27,14 @@ class Staging:
     def __init__(self, device: Device, buffer: Buffer) -> None:
         self.device = device
         self.buffer = buffer
-        self.lock = threading.RLock()  # held while it is read, and while it is freed
+        self.lock = threading.RLock()  # held while the buffer is read, and while it is freed
         self.owner: Callable[[], Pending[Any] | None] = lambda: None
         self.may_be_mapped = False
         self.closed = False
 
     @property
     def unread(self) -> Pending[Any] | None:
-        """The result that still waits in the buffer. One that nobody holds any more does not count."""
+        """The result that still waits in the buffer. A result without references does not count."""
         owner = self.owner()
         return owner if owner is not None and not owner.done else None
 
@@ -45,12 +45,12 @@ class Staging:
 
 
 class StagingPool:
-    """The staging buffers of a method: one from the start, a second once two calls are under way."""
+    """The staging buffers of a method: one at first, a second when two calls are in flight."""
 
     def __init__(self, buffers: Buffers, nbytes: int) -> None:
         self._buffers = buffers
         self._nbytes = nbytes
-        self._all: list[Staging] = []  # the one that was taken longest ago first
+        self._all: list[Staging] = []  # the least recently used first
         if nbytes:
             self._add()
 
@@ -68,7 +68,7 @@ class StagingPool:
         return self._all[-1]
 
     def take(self, owner: Pending[Any]) -> Staging:
-        """A staging buffer that is free, and unmapped. The oldest unread result makes room if it must."""
+        """A free, unmapped staging buffer. If there is none, the oldest unread result is read first."""
         staging = next((s for s in self._all if s.unread is None), None)
         if staging is None and len(self._all) < IN_FLIGHT:
             staging = self._add()
@@ -82,7 +82,7 @@ class StagingPool:
         return staging
 
     def close(self) -> None:
-        """Forget all buffers. A thread that is reading one finishes first; unread results are lost."""
+        """Drop all buffers. Waits for a thread that is reading. Unread results are lost."""
         for staging in self._all:
             with staging.lock:
                 staging.unmap()
@@ -90,7 +90,7 @@ class StagingPool:
 
 
 class Pending(Generic[T]):
-    """A submitted call. `result()` waits for the GPU; `await pending` lets the event loop go on meanwhile."""
+    """A submitted call. `result()` waits for the GPU; `await pending` does not block the event loop."""
 
     def __init__(self, finish: Callable[[memoryview], T]) -> None:
         self._finish = finish
@@ -102,7 +102,7 @@ class Pending(Generic[T]):
 
     @classmethod
     def ready(cls, value: T) -> Pending[T]:
-        """A call with nothing to wait for."""
+        """A call that is already finished."""
         pending = cls(lambda _: value)
         pending._value, pending.done = value, True
         return pending
@@ -111,7 +111,7 @@ class Pending(Generic[T]):
         self._staging, self._nbytes, self._submission = staging, nbytes, submission
 
     def result(self, timeout: float | None = None) -> T:
-        """The call's outputs. Raises `DeviceError` if they are not there after `timeout` seconds."""
+        """The outputs of the call. Raises `DeviceError` if the GPU needs more than `timeout` seconds."""
         staging = self._staging
         if not self.done and staging is not None:
             with staging.lock:

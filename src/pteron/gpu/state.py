@@ -1,4 +1,4 @@
-"""Mutable tensors of a method (KV caches), and the bind groups that refer to them. One per conversation."""
+"""The mutable tensors of a method (KV caches), with the bind groups that use them. One per conversation."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class State:
-    """Begins with the contents that the file gives, or with zeros."""
+    """It begins with the contents in the file, or with zeros."""
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
         self.closed = False
-        self.commands: tuple[int, list[Command]] = (-1, [])  # by the version of the plan they follow
+        self.commands: tuple[int, list[Command]] = (-1, [])  # with the version of the plan they belong to
         with Buffers(executor.device) as owned:
             self.buffers: dict[ValueId, Buffer] = {
                 tensor.id: owned.storage(aligned(tensor.max_nbytes), f"state {tensor.name}")
@@ -34,7 +34,7 @@ class State:
             self.reset()
 
     def reset(self) -> None:
-        """Back to the contents that the file gives, or to zeros."""
+        """Reset to the contents in the file, or to zeros."""
         device = self.executor.device
         with device.lock:
             self.check_open()
@@ -49,14 +49,14 @@ class State:
                 device.submit(copies, (), ())
 
     def __reduce__(self) -> Any:
-        raise TypeError("a state lives on one GPU and cannot be pickled: make another where it is needed")
+        raise TypeError("a state belongs to one GPU and cannot be pickled: make a new one where it is needed")
 
     def check_open(self) -> None:
         if self.closed:
             raise PteronError("the state is closed: make another with method.new_state()")
 
     def close(self) -> None:
-        """Free its memory. Closing twice is fine."""
+        """Free its memory. A second close does nothing."""
         with self.executor.device.lock:
             self.closed = True
             self.commands = (-1, [])

@@ -1,4 +1,4 @@
-"""Which GPU: the adapters of this machine, the best of them by default, another on request."""
+"""Choose a GPU: list the adapters of this machine, and select the best one or another by name."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from pteron.errors import DeviceError
 
-# Mesa complains on stderr when there is no runtime directory, as in containers.
+# Without a runtime directory, as in containers, Mesa prints a warning to stderr.
 if sys.platform == "linux":
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 _RANK = {"DiscreteGPU": 0, "IntegratedGPU": 1, "Unknown": 2, "CPU": 3}
-_BACKENDS = {"Vulkan", "Metal", "D3D12"}  # wgpu's OpenGL backend lacks what compute needs
+_BACKENDS = {"Vulkan", "Metal", "D3D12"}  # wgpu's OpenGL backend lacks compute features
 
 REMEDY = (
     "install a Vulkan driver; Mesa's lavapipe runs on any CPU "
@@ -26,7 +26,7 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A GPU that can run programs, as users see it."""
+    """A GPU that can run programs."""
 
     index: int
     name: str
@@ -93,7 +93,7 @@ def choose(wanted: str | int | None = None) -> Adapter:
 
 
 def opengl_names() -> list[str]:
-    """Adapters that are left out because OpenGL lacks what compute needs."""
+    """Adapters that cannot be used, because OpenGL lacks compute features."""
     import wgpu
 
     infos = [dict(adapter.info) for adapter in wgpu.gpu.enumerate_adapters_sync()]

@@ -1,6 +1,6 @@
 """A device of wgpu-py.
 
-Nothing else creates buffers, pipelines or bind groups, so its counters know every allocation and compilation.
+Only this class creates buffers, pipelines and bind groups, so its counters are complete.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import wgpu
 
 from pteron.errors import DeviceError, OutOfMemory, PteronError
 from pteron.gpu.call import read_back
-from pteron.gpu.device import Buffer, Command, Copy, Mapping, Submission
+from pteron.gpu.device import Buffer, BufferMapping, Command, Copy, Submission
 from pteron.gpu.wgpu import native, public
 from pteron.gpu.wgpu.adapters import Adapter, choose
 from pteron.gpu.wgpu.translate import wgpu_errors
@@ -49,10 +49,10 @@ fn main(@builtin(subgroup_size) size: u32) { lanes[0] = size; }
 """
 
 
-# Subgroup sizes, by adapter: a kernel has to be run to find out.
+# Subgroup sizes by adapter. Only a kernel can measure them.
 _subgroup_sizes: dict[str, int] = {}
 
-# Devices do not survive a fork: the child has the handles, but not the threads of the driver.
+# A device cannot be used after a fork: the child has the handles, but not the driver's threads.
 _open_devices: weakref.WeakSet[WgpuDevice] = weakref.WeakSet()
 
 
@@ -87,7 +87,7 @@ class WgpuDevice:
 
     @property
     def allocated_nbytes(self) -> int:
-        """Bytes of all buffers that somebody still holds."""
+        """Bytes of all buffers that are still in use."""
         with self.lock:
             return sum(buffer.size for buffer in self._buffers)
 
@@ -96,10 +96,10 @@ class WgpuDevice:
             raise self._unusable()
 
     def after_fork(self) -> None:
-        """The child of a fork: nobody here may touch the GPU through this device."""
-        self.lock = threading.RLock()  # a thread that is not here any more may hold the old one
+        """Called in the child after a fork. The child must not use this device."""
+        self.lock = threading.RLock()  # a thread of the parent may hold the old lock
         self._unusable = lambda: DeviceError(
-            "this program was loaded in the parent process, and a GPU device does not survive a fork: "
+            "this program was loaded in the parent process, and a GPU device cannot be used after a fork: "
             "load it in the child, or start workers with multiprocessing.get_context('spawn')"
         )
 
@@ -109,7 +109,7 @@ class WgpuDevice:
 
     @cached_property
     def route_features(self) -> frozenset[str]:
-        """What kind of device this is, and what kernels may use here beyond the portable floor."""
+        """The kind of device, and the features that kernels may use beyond the portable minimum."""
         found = {SOFTWARE if self.adapter.is_software else GPU}
         if "subgroup" in self.features and self._smallest_subgroup() >= 8:
             found.add(SUBGROUP)
@@ -118,7 +118,7 @@ class WgpuDevice:
         return frozenset(found)
 
     def _smallest_subgroup(self) -> int:
-        """How many lanes share a subgroup. What adapters state is a wide range, so a kernel is asked."""
+        """The number of lanes in a subgroup, measured by a kernel: adapters report only a wide range."""
         key = str(self.adapter)
         if key not in _subgroup_sizes:
             label = "subgroup probe"
@@ -167,7 +167,7 @@ class WgpuDevice:
         buffer.destroy()
 
     def write(self, buffer: Any, offset: int, data: Any) -> None:
-        """Copy host bytes into a buffer. WebGPU writes whole words, so a ragged end is padded."""
+        """Copy host bytes into a buffer. WebGPU writes multiples of four bytes, so the end is padded."""
         view = memoryview(data).cast("B")
         whole = len(view) & ~3
         with wgpu_errors("upload"):
@@ -179,7 +179,7 @@ class WgpuDevice:
     # -- pipelines ------------------------------------------------------------------------------
 
     def pipeline(self, source: str, label: str, kinds: Sequence[str]) -> Any:
-        """The compute pipeline of a shader text, compiled once. `kinds` says how each binding is used."""
+        """The compute pipeline of a shader text, compiled once. `kinds` is the type of each binding."""
         known = self._pipelines.get(source)
         if known is None:
             with wgpu_errors(f"kernel {label}"):
@@ -226,18 +226,18 @@ class WgpuDevice:
                 return self.calls.submit(self._device, before, commands, after)
             return public.submit(self._device, before, commands, after, self.record)
 
-    def map(self, staging: Any, nbytes: int, submission: Submission) -> Mapping:
-        """Ask for the first bytes of a staging buffer, as a submission leaves them."""
+    def map(self, staging: Any, nbytes: int, submission: Submission) -> BufferMapping:
+        """Map the first bytes of a staging buffer for reading, after a submission."""
         with wgpu_errors("read-back"):
-            mapping: Mapping = self.calls.Mapping(self._device, staging, nbytes, submission)
+            mapping: BufferMapping = self.calls.map(self._device, staging, nbytes, submission)
             return mapping
 
     def unmap(self, staging: Any) -> None:
-        """Give a staging buffer back to the GPU, whatever state an interrupted read left it in."""
+        """Unmap a staging buffer, also after an interrupted read."""
         self.calls.unmap(staging)
 
     def wait(self) -> None:
-        """Wait until everything submitted so far has been done."""
+        """Wait until all submissions are finished."""
         with wgpu_errors("wait"):
             self.calls.wait(self._device)
 
@@ -253,7 +253,7 @@ class WgpuDevice:
         return WgpuDevice(self.adapter)
 
     def close(self) -> None:
-        """Free everything. Closing twice is fine."""
+        """Free everything. A second close does nothing."""
         with self.lock:
             if self._unusable is None:
                 self._unusable = lambda: PteronError("the device is closed")

@@ -1,11 +1,11 @@
-"""What a call asks of wgpu-py, by the C functions beneath it: a fraction of the Python, and no other thread.
+"""The operations of a call, with the C functions inside wgpu-py: less Python, and no other thread.
 
-wgpu-py's public calls cost several microseconds each, the C functions less than one; and its `map_sync`
-submits an empty command buffer and waits for a poll thread to hand over, where these wait right here. They
-are used where this version of wgpu-py has them in the known place; `public` has the same functions.
+A public call of wgpu-py takes several microseconds, a C function less than one. The public `map_sync` submits
+an empty command buffer and waits for a poll thread; the functions here wait in the calling thread. They are
+used if this version of wgpu-py has them in the known place. `public` has the same functions.
 
-No Python runs inside the GPU library: an exception, such as that of Ctrl-C, would be swallowed there. The
-callback that a mapping must name is therefore a C function of the library that does nothing of interest.
+No Python runs inside the GPU library, because an exception there, such as KeyboardInterrupt, would be lost. A
+mapping must have a callback, so it gets a C function of the library that does nothing.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ try:
 except (ImportError, AttributeError, TypeError):
     AVAILABLE = False
 
-# How long a wait with a timeout sleeps between two looks at the GPU, in seconds.
-LOOK_EVERY = 0.0005
+# Seconds between two polls of the GPU, in a wait with a timeout.
+POLL_INTERVAL = 0.0005
 
 
 class _Checked:
-    """While the block lasts, the errors of the C functions are kept. At its end they are raised."""
+    """Collects the errors of C functions inside the block. At its end, an error is raised."""
 
     def __enter__(self) -> None:
         _capture("pteron")
@@ -65,7 +65,7 @@ _checked = _Checked()
 
 
 def command(pipeline: Any, group: Any, grid: tuple[int, int, int]) -> Command:
-    """One dispatch, resolved once. The caller keeps the pipeline and the group alive."""
+    """One dispatch, prepared once. The caller keeps the pipeline and the group alive."""
     return (pipeline._internal, group._internal, *grid)
 
 
@@ -85,7 +85,7 @@ def _encode(compute: Any, commands: Iterable[Command]) -> None:
 
 
 def submit(device: Any, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]) -> Any:
-    """Copies, then kernels, then copies: one encoder, one submit. Returns what `Mapping` waits for."""
+    """Copies, then kernels, then copies: one encoder, one submit. Returns the submission, for `map`."""
     with _checked:
         recorded = _record(device._internal, before, commands, after)
     with _checked:
@@ -93,7 +93,7 @@ def submit(device: Any, before: Iterable[Copy], commands: Iterable[Command], aft
 
 
 def _record(device: Any, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]) -> Any:
-    # Handles are released when Python drops them, also when an interrupt cuts the recording short.
+    # Handles are released with their Python objects, also after an interrupt.
     encoder = _gc(_new_encoder(device, _NULL), _release_encoder)
     for source, offset, target, place, nbytes in before:
         _copy(encoder, source._internal, offset, target._internal, place, nbytes)  # type: ignore[attr-defined]
@@ -112,13 +112,13 @@ def write(device: Any, buffer: Any, offset: int, data: Any) -> None:
 
 
 def wait(device: Any) -> None:
-    """Wait until everything submitted so far has been done."""
+    """Wait until all submissions are finished."""
     with _checked:
         _poll(device._internal, True, _NULL)
 
 
-class Mapping:
-    """The first bytes of a staging buffer, as a submission leaves them."""
+class NativeMapping:
+    """The first bytes of a staging buffer, after a submission."""
 
     __slots__ = ("_buffer", "_device", "_nbytes", "_submission")
 
@@ -132,9 +132,9 @@ class Mapping:
         with wgpu_errors("wait"), _checked:
             if timeout is not None:
                 _wait_at_most(self._device, timeout)
-            elif self._submission is None:  # it was made by wgpu-py's public calls
+            elif self._submission is None:  # it was submitted through wgpu-py's public functions
                 _poll(self._device, True, _NULL)
-            else:  # when the submission is done, so are the mappings that wait for it
+            else:  # a finished submission also finishes its mappings
                 _poll(self._device, True, ffi.new("WGPUSubmissionIndex *", self._submission))
 
     @property
@@ -144,14 +144,18 @@ class Mapping:
 
 def _wait_at_most(device: Any, seconds: float) -> None:
     deadline = time.monotonic() + seconds
-    while not _poll(device, False, _NULL) & 1:  # a C bool: only its lowest byte is set
+    while not _poll(device, False, _NULL) & 1:  # a C bool: only its lowest byte is valid
         if time.monotonic() > deadline:
-            raise DeviceError(f"the GPU has not finished within {seconds:g} s: wait longer with timeout=")
-        time.sleep(LOOK_EVERY)
+            raise DeviceError(f"the GPU has not finished within {seconds:g} s: raise the limit with timeout=")
+        time.sleep(POLL_INTERVAL)
+
+
+def map(device: Any, staging: Any, nbytes: int, submission: Any) -> NativeMapping:
+    return NativeMapping(device, staging, nbytes, submission)
 
 
 def unmap(staging: Any) -> None:
-    """Unmap a staging buffer, or cancel its mapping. It is fine if there is none."""
+    """Unmap a staging buffer, or cancel its mapping. Does nothing if it is not mapped."""
     _capture("pteron")
     _unmap(staging._internal)
     _release("pteron")

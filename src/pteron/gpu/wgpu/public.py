@@ -1,4 +1,4 @@
-"""What a call asks of wgpu-py, by its public interface: for versions whose C functions are elsewhere.
+"""The operations of a call, with wgpu-py's public functions: for versions without the known C functions.
 
 `native` has the same functions. Both record kernels into one compute pass and submit once.
 """
@@ -16,7 +16,7 @@ from pteron.gpu.wgpu.translate import wgpu_errors
 
 
 def command(pipeline: Any, group: Any, grid: tuple[int, int, int]) -> Command:
-    """One dispatch, resolved once. The caller keeps the pipeline and the group alive."""
+    """One dispatch, prepared once. The caller keeps the pipeline and the group alive."""
     return (pipeline, group, *grid)
 
 
@@ -60,21 +60,21 @@ def write(device: Any, buffer: Any, offset: int, data: Any) -> None:
 
 
 def wait(device: Any) -> None:
-    """Wait until everything submitted so far has been done."""
+    """Wait until all submissions are finished."""
     staging = device.create_buffer(size=16, usage=wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
     staging.map_sync(wgpu.MapMode.READ, 0, 16)
     staging.unmap()
 
 
-class Mapping:
-    """The first bytes of a staging buffer, as a submission leaves them."""
+class PublicMapping:
+    """The first bytes of a staging buffer, after a submission."""
 
     def __init__(self, device: Any, staging: Any, nbytes: int, submission: Any) -> None:
         self._staging, self._nbytes = staging, nbytes
 
     def wait(self, timeout: float | None) -> None:
         with wgpu_errors("wait"):
-            self._staging.map_sync(wgpu.MapMode.READ, 0, self._nbytes)  # it takes no timeout
+            self._staging.map_sync(wgpu.MapMode.READ, 0, self._nbytes)  # it has no timeout
 
     @property
     def view(self) -> memoryview:
@@ -82,7 +82,11 @@ class Mapping:
         return data
 
 
+def map(device: Any, staging: Any, nbytes: int, submission: Any) -> PublicMapping:
+    return PublicMapping(device, staging, nbytes, submission)
+
+
 def unmap(staging: Any) -> None:
-    """Unmap a staging buffer, or cancel its mapping. It is fine if there is none."""
+    """Unmap a staging buffer, or cancel its mapping. Does nothing if it is not mapped."""
     with suppress(wgpu.GPUError, RuntimeError):
         staging.unmap()

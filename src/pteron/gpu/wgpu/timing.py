@@ -1,7 +1,7 @@
-"""How long each kernel takes: a stopwatch that replaces the way a device records kernels.
+"""Measure the time of each kernel: a stopwatch replaces the function that records kernels.
 
-Every dispatch gets a compute pass of its own between two timestamps. That costs a little, so only profiled
-calls do it. Where the adapter has no timestamps, the host's times are all there is.
+Every dispatch gets its own compute pass between two timestamps. This has a cost, so only profiled calls do
+it. If the adapter has no timestamps, only the times of the host are known.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pteron.gpu.device import Command
 from pteron.gpu.wgpu.device import WgpuDevice
 
 FEATURE = "timestamp-query"
-QUERIES_PER_SET = 4096  # the most that WebGPU allows
+QUERIES_PER_SET = 4096  # the maximum in WebGPU
 QUERY_NBYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When a dispatch began and ended, in nanoseconds of the GPU's own clock."""
+    """The start and end of a dispatch, in nanoseconds of the GPU's clock."""
 
     begin: float
     end: float
 
 
 class Stopwatch:
-    """Times the calls made while it is in place; `read` tells the spans of the last one's dispatches."""
+    """Times the calls while it is installed. `read` returns the spans of the last call's dispatches."""
 
     def __init__(self, device: WgpuDevice) -> None:
         self._device = device
@@ -82,7 +82,7 @@ class Stopwatch:
         self._staging = self._device.staging(nbytes, "timestamps")
 
     def read(self) -> list[Span]:
-        """One span per dispatch of the last call, in their order."""
+        """One span per dispatch of the last call, in order."""
         if not self._count:
             return []
         nbytes = 2 * self._count * QUERY_NBYTES
@@ -107,7 +107,7 @@ class Stopwatch:
 
 
 def tick_nanoseconds(device: WgpuDevice) -> float:
-    """What a timestamp counts. The standard says nanoseconds; wgpu-native hands out the GPU's ticks."""
+    """Nanoseconds per timestamp unit. The standard says 1; wgpu-native returns raw GPU ticks."""
     try:
         from wgpu.backends.wgpu_native import lib
 
@@ -122,7 +122,7 @@ def has_timestamps(device: WgpuDevice) -> bool:
 
 @contextmanager
 def stopwatch(device: WgpuDevice) -> Iterator[Stopwatch]:
-    """Time the device's calls while the block lasts. Nobody else may use the device meanwhile."""
+    """Time the device's calls inside the block. No other code may use the device in this time."""
     with device.lock:
         watch = Stopwatch(device)
         device.record = watch.record

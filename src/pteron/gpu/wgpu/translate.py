@@ -1,4 +1,4 @@
-"""wgpu's errors become Pteron's, which say what was being done."""
+"""Translate wgpu's errors to Pteron's errors, with the operation that failed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pteron.errors import DeviceError, DeviceLost, OutOfMemory, PteronError
 
 
 class wgpu_errors:  # noqa: N801  used like a function
-    """Turns wgpu's errors into ours, with what was being done."""
+    """Translates wgpu's errors. `what` names the operation."""
 
     __slots__ = ("what",)
 

@@ -1,8 +1,8 @@
 """Shaders that run without the driver's bounds checks.
 
-A kernel whose text says `//#trusted` computes only indices that its rule has checked, and keeps arrays in
-registers that the checks would push into memory. Where this version of wgpu-py has no such call in the known
-place, the shader is compiled like any other.
+A kernel with the mark `//#trusted` computes only indices that its rule has checked. Without bounds checks,
+its arrays stay in registers. If this version of wgpu-py does not have the necessary function, the shader is
+compiled normally.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _NO_CHECKS = 0
 
 
 def shader_module(device: Any, label: str, code: str) -> Any:
-    """A shader module, trusted if it says so."""
+    """A shader module, without bounds checks if the code has the mark."""
     if not AVAILABLE or MARK not in code:
         return device.create_shader_module(label=label, code=code)
     text, name = code.encode(), label.encode()
-    # wgpu reads these while the call lasts; they must live until then.
+    # wgpu reads these objects during the call, so they must stay alive.
     text_data, name_data = ffi.new("char[]", text), ffi.new("char[]", name)
     source = ffi.new("WGPUShaderSourceWGSL *")
     source.chain.sType = _WGSL
@@ -38,5 +38,5 @@ def shader_module(device: Any, label: str, code: str) -> Any:
     descriptor.label.data, descriptor.label.length = name_data, len(name)
     handle = _create(device._internal, descriptor, _NO_CHECKS)
     if handle == ffi.NULL:
-        return device.create_shader_module(label=label, code=code)  # which says what is wrong
+        return device.create_shader_module(label=label, code=code)  # its error says what is wrong
     return GPUShaderModule(label, handle, device)
