@@ -58,11 +58,11 @@ def test_nothing_is_delegated_without_partition() -> None:
     assert report.outside and report.runs
 
 
-def test_layers_that_cannot_be_quantised_are_named() -> None:
+def test_layers_that_cannot_be_quantized_are_named() -> None:
     report = exported("mlp, 4 bits").report
     assert report.unquantized == (
-        "up: 90 outputs do not divide into blocks of 4",
-        "down: rows of 90 weights do not divide into groups of 32",
+        "up: 90 outputs are not a multiple of 4",
+        "down: rows of 90 weights are not a multiple of the group size 32",
     )
     assert "up: 90 outputs" in str(report)
     assert len(exported("mlp, 4 bits").buffer) < len(exported("mlp").buffer)
