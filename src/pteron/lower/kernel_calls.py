@@ -15,7 +15,7 @@ from pteron.ir.values import Arg
 
 
 def is_internal(name: str) -> bool:
-    """Whether only Pteron makes an operator, and no file may call it: then it has no overload."""
+    """Whether only Pteron creates this operator, so that no file may call it. Such a name has no overload."""
     return name.startswith("pteron.") and name.count(".") == 1
 
 
