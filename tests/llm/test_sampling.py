@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 
 from pteron.errors import InputError
 from pteron.llm import Sampler, Sampling
-from pteron.llm.sampling import distribution, penalise
+from pteron.llm.sampling import distribution, penalize
 
 LOGITS = np.array([1.0, 3.0, 2.0, -1.0, 0.0])
 
@@ -76,7 +76,7 @@ def test_greedy_takes_the_first_of_equals() -> None:
 
 def test_repetition_penalty_divides_the_positive_and_multiplies_the_negative() -> None:
     scores = LOGITS.copy()
-    penalise(scores, {1, 3, 99}, 2.0)
+    penalize(scores, {1, 3, 99}, 2.0)
     assert scores.tolist() == [1.0, 1.5, 2.0, -2.0, 0.0]
 
 

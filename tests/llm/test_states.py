@@ -65,7 +65,7 @@ def test_a_lost_device_is_reloaded_and_sessions_go_on(model_folder):
 def test_a_model_pickles_as_its_file(model_folder):
     with pteron.llm.load(model_folder / "model.pte", context_length=32) as llm:
         wanted = answer(llm, llm.session())
-        with pytest.raises(TypeError, match="make another from the model"):
+        with pytest.raises(TypeError, match="make a new one from the model"):
             pickle.dumps(llm.session())
         data = pickle.dumps(llm)
     with pickle.loads(data) as again:

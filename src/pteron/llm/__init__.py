@@ -42,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`convert` is imported when it is first asked for: it needs packages that running a model does not."""
+    """Import `convert` at first use: it needs packages that a model does not need to run."""
     if name == "convert":
         from pteron.extras import needs
 

@@ -1,14 +1,14 @@
-"""Work that cannot be trusted to end, in a child process with limits.
+"""Run untrusted work in a child process with limits.
 
-Chat templates and tokenizers come with model files. A template can loop for days, and a tokenizer's regular
-expression can too; both hold Python's lock while they do, so no thread can stop them. A child process can be
-stopped. It stays alive between calls: a call costs a tenth of a millisecond.
+Chat templates and tokenizers come with model files. A template, or a regular expression of a tokenizer, can
+loop for days. Both hold Python's lock, so no thread can stop them. A child process can be stopped. It stays
+alive between calls: a call costs 0.1 ms.
 
     worker = Worker(script)
-    worker.prepare("tokenizer", definition=text)      # repeated by itself whenever a new child is started
+    worker.prepare("tokenizer", definition=text)      # repeated automatically when a new child is started
     worker.call("encode", blame="the tokenizer of m.pte", text="hello")
 
-The time limit works everywhere. The memory limit is the operating system's: Linux has one.
+The time limit works on every system. The memory limit needs Linux.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from typing import IO, Any
 
 from pteron.errors import InputError, PteronError
 
-LENGTH = struct.Struct("<Q")  # of the JSON text that follows, in both directions
+LENGTH = struct.Struct("<Q")  # the length of the JSON text that follows, in both directions
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one call may use."""
+    """The limits of one call."""
 
     seconds: float = 10.0
     nbytes: int = 2 << 30
 
 
 class OutOfBounds(PteronError):
-    """Work took more time or memory than it may, or ended its process. The next call works."""
+    """The work needed too much time or memory, or its process ended. The next call works."""
 
 
 class WorkFailed(Exception):
-    """The work raised an error; the message says which."""
+    """The work raised an error. The message is its text."""
 
 
 class Worker:
-    """A child process that runs `script`, one call at a time. It is started when it is first needed."""
+    """A child process that runs `script`, one call at a time. It is started at first use."""
 
     def __init__(self, script: Path, bounds: Bounds | None = None) -> None:
         self.bounds = bounds or Bounds()
@@ -58,19 +58,19 @@ class Worker:
         self._prepared: list[tuple[str, dict[str, Any]]] = []
 
     def start(self) -> None:
-        """Start the child now, so that a later call does not wait for it."""
+        """Start the child now, so that the first call need not wait for it."""
         with self._lock:
             self._running_child()
 
     def prepare(self, task: str, *, blame: str, **arguments: Any) -> Any:
-        """A call that later ones depend on."""
+        """A call that later calls depend on. A new child repeats it."""
         with self._lock:
             answer = self._ask(self._running_child(), task, blame, arguments)
             self._prepared.append((task, arguments))
         return answer
 
     def call(self, task: str, *, blame: str, **arguments: Any) -> Any:
-        """What a function of the script returns. `blame` names what is at fault if it does not end."""
+        """The result of a function in the script. `blame` names the file or text to report in errors."""
         with self._lock:
             return self._ask(self._running_child(), task, blame, arguments)
 
@@ -98,7 +98,7 @@ class Worker:
             reply = child.ask(request, self.bounds.seconds)
         except queue.Empty:
             child.end()
-            raise OutOfBounds(f"{blame} took more than {self.bounds.seconds:g} s, and was stopped") from None
+            raise OutOfBounds(f"{blame} took more than {self.bounds.seconds:g} s and was stopped") from None
         if reply is None:
             raise OutOfBounds(f"{blame} ended its process ({child.end()})")
         outcome, value = json.loads(reply)
@@ -110,10 +110,10 @@ class Worker:
 
 
 class Child:
-    """One process, and the thread that talks with it, so that whoever asks can stop waiting."""
+    """One process, and the thread that communicates with it, so that the caller can stop waiting."""
 
     def __init__(self, script: Path, bounds: Bounds) -> None:
-        # A session of its own: Ctrl-C in a terminal is for the parent. -P: nothing beside it is imported.
+        # A new session: Ctrl-C in a terminal goes only to the parent. -P: do not import from its folder.
         self._process = subprocess.Popen(
             [os.fsdecode(get_executable()), "-P", str(script), str(bounds.nbytes)],
             stdin=subprocess.PIPE,
@@ -132,16 +132,16 @@ class Child:
 
     @property
     def is_alive(self) -> bool:
-        """False in a process that was forked after the start: the thread is not there."""
+        """False in a process that was forked after the start: it does not have the thread."""
         return self._end.alive and self._owner == os.getpid() and self._process.poll() is None
 
     def ask(self, request: bytes, seconds: float) -> bytes | None:
-        """The reply; None if the process ended first. Raises queue.Empty when the time is up."""
+        """The reply; None if the process ended first. Raises queue.Empty after `seconds`."""
         self._requests.put(request)
         return self._replies.get(timeout=seconds)
 
     def end(self) -> str:
-        """End the process; how it ended, or was ended before."""
+        """End the process. Returns how it ended."""
         self._end()
         status = self._process.returncode
         return f"signal {-status}" if status < 0 else f"status {status}"
@@ -152,19 +152,19 @@ def _talk(
     requests: queue.SimpleQueue[bytes | None],
     replies: queue.SimpleQueue[bytes | None],
 ) -> None:
-    """Carry requests to the process and replies back, until it ends or is told to."""
+    """Send requests to the process and receive replies, until it ends or is told to end."""
     assert process.stdin and process.stdout
     with process.stdin, process.stdout:
         try:
             while (request := requests.get()) is not None:
                 write_frame(process.stdin, request)
                 replies.put(read_frame(process.stdout))
-        except OSError:  # the process has closed its end
+        except OSError:  # the process has closed its pipe
             replies.put(None)
 
 
 def _end(owner: int, process: subprocess.Popen[bytes], requests: queue.SimpleQueue[bytes | None]) -> None:
-    if owner != os.getpid():  # a forked copy goes; the process is not its own
+    if owner != os.getpid():  # a forked copy must not end the parent's process
         return
     requests.put(None)
     process.kill()
@@ -177,7 +177,7 @@ def write_frame(pipe: IO[bytes], data: bytes) -> None:
 
 
 def read_frame(pipe: IO[bytes]) -> bytes | None:
-    """None at the end."""
+    """One message; None at the end."""
     head = pipe.read(LENGTH.size)
     data = pipe.read(LENGTH.unpack(head)[0]) if len(head) == LENGTH.size else b""
     return data or None

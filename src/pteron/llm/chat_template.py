@@ -1,4 +1,4 @@
-"""Messages to a prompt, by the model's own template."""
+"""Make a prompt from messages, with the model's chat template."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NUMBERS = itertools.count()  # models may share a tokenizer, and so a process, b
 
 
 class ChatTemplate:
-    """A Jinja template of Hugging Face's kind. It runs in a sandbox, in a process with limits.
+    """A Jinja template in Hugging Face's format. It runs in a sandbox, in a process with limits.
 
-    special_tokens: what the template can ask for by name, such as `bos_token`.
-    name: what errors call it. worker: the tokenizer's, which then knows the control tokens.
+    special_tokens: tokens that the template can use by name, such as `bos_token`.
+    name: its name in errors. worker: the tokenizer's worker, which knows the control tokens.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ChatTemplate:
     def render(
         self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **variables: Any
     ) -> str:
-        """The prompt. `add_generation_prompt` ends it where the assistant's answer begins."""
+        """The prompt. With `add_generation_prompt`, it ends where the assistant's answer begins."""
         return "".join(
             self.render_parts(
                 messages, as_text=False, add_generation_prompt=add_generation_prompt, **variables
@@ -65,9 +65,9 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         **variables: Any,
     ) -> list[str]:
-        """The prompt, to be tokenized part by part.
+        """The prompt in parts, to tokenize one by one.
 
-        as_text: control tokens that the messages spell are cut in two, and so are tokenized as text.
+        as_text: control tokens in the messages are split in two, so they are tokenized as text.
         """
         variables = {"add_generation_prompt": add_generation_prompt, **variables}
         plain = [dict(message) for message in messages]

@@ -1,4 +1,4 @@
-"""The part of a language model that is a program: tokens and a position in, the next token's logits out."""
+"""The program of a language model: it takes tokens and a position, and returns the next token's logits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pteron.program import Program
 
 
 class Decoder:
-    """`forward(tokens [1, S], input_pos [1])` with a KV cache, at any S up to its largest."""
+    """`forward(tokens [1, S], input_pos [1])` with a KV cache, for any S up to the maximum."""
 
     def __init__(self, program: Program, context_length: int | None = None) -> None:
         self.program = program
@@ -47,14 +47,14 @@ class Decoder:
         return inputs[0], inputs[1]
 
     def _constant(self, name: str, default: Any) -> Any:
-        """Metadata: a method that returns a constant."""
+        """The value of a constant method, which stores metadata."""
         return self.program.method(name)() if name in self.program.method_names else default
 
     def new_state(self) -> State:
         return self.method.new_state()
 
     def logits(self, tokens: Sequence[int], position: int, state: State) -> np.ndarray[Any, Any]:
-        """Run up to `max_length` tokens at a position; the logits that follow the last one."""
+        """Run up to `max_length` tokens at a position. Returns the logits after the last token."""
         count = len(tokens) if self._one_position_per_token else 1
         inputs = (np.array([tokens], np.int64), np.arange(position, position + count, dtype=np.int64))
         row: np.ndarray[Any, Any] = self.method.execute(inputs, state=state, last_row=True)[0]

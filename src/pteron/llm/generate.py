@@ -1,4 +1,4 @@
-"""The answer as it is made: the prompt in chunks, then a token at a time."""
+"""Generate an answer: read the prompt in chunks, then generate one token at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from pteron.errors import InputError, PteronError
 from pteron.llm.chat_template import Message
-from pteron.llm.options import Limits
+from pteron.llm.options import GenerationLimits
 from pteron.llm.sampling import Sampler, Sampling
 from pteron.llm.session import Session
 from pteron.llm.stats import FinishReason, Stats
@@ -32,12 +32,12 @@ class ContextFull(InputError):
 
 def check_room(tokens: int, context_length: int) -> None:
     if tokens > context_length:
-        raise ContextFull(f"the prompt has {tokens} tokens, but the model's context holds {context_length}")
+        raise ContextFull(f"the prompt has {tokens} tokens, but the model's context has {context_length}")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A token and the text it made certain, which may be none. The last piece says why it is the last."""
+    """A token and the text that is now complete, which may be empty. The last piece has a reason."""
 
     text: str
     token: int | None
@@ -59,10 +59,11 @@ class Generation:
 
 
 class Stream(Iterator[Piece]):
-    """An iterator of pieces. Leave it whenever you like: the model and its sessions stay usable.
+    """An iterator of pieces. It may be dropped at any time: the model and its sessions stay usable.
 
-    cancel(): from any thread, in prefill too; the stream then ends with finish_reason "cancelled".
-    close(): ends it here and now, with no further piece. Leaving a `with` block or dropping it does the same.
+    cancel(): from any thread, also during the prompt. The stream then ends with finish_reason "cancelled".
+    close(): ends the stream now, without another piece. Leaving a `with` block or dropping the stream does
+    the same.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Stream(Iterator[Piece]):
         model: LanguageModel,
         prompt: Sequence[int],
         sampling: Sampling,
-        limits: Limits,
+        limits: GenerationLimits,
         session: Session | None = None,
     ) -> None:
         if not prompt:
@@ -78,7 +79,7 @@ class Stream(Iterator[Piece]):
         check_room(len(prompt), model.context_length)
         self.prompt = list(prompt)
         self._answer = Answer(model, self.prompt, sampling, limits)
-        # The generator knows its stream by a weak reference only: a stream nobody holds is closed at once.
+        # The generator has only a weak reference to its stream, so that a dropped stream is closed at once.
         self._steps = self._answer.steps(session, weakref.ref(self))
 
     def __next__(self) -> Piece:
@@ -87,18 +88,18 @@ class Stream(Iterator[Piece]):
         return piece
 
     def step(self) -> Piece | None:
-        """One run of the program: the next piece, or None while the prompt is being read."""
+        """Run the program once. Returns the next piece, or None while the prompt is read."""
         return next(self._steps)
 
     def cancel(self) -> None:
         self._answer.cancelled.set()
 
     def close(self) -> bool:
-        """False if another thread is inside the stream: it is only cancelled then."""
+        """Returns False if another thread is using the stream: then it is only cancelled."""
         self.cancel()
         try:
             self._steps.close()
-        except ValueError:  # a generator refuses to be closed while it runs
+        except ValueError:  # a running generator cannot be closed
             return False
         return True
 
@@ -115,10 +116,10 @@ class Stream(Iterator[Piece]):
 
 
 class Answer:
-    """The making of one answer, step by step."""
+    """Generates one answer step by step."""
 
     def __init__(
-        self, model: LanguageModel, prompt: Sequence[int], sampling: Sampling, limits: Limits
+        self, model: LanguageModel, prompt: Sequence[int], sampling: Sampling, limits: GenerationLimits
     ) -> None:
         self.cancelled = threading.Event()
         self._model = model
@@ -134,7 +135,7 @@ class Answer:
     def steps(
         self, session: Session | None, stream: weakref.ref[Stream]
     ) -> Generator[Piece | None, None, None]:
-        """Each step is one run of the program: None for a part of the prompt, then pieces."""
+        """Each step runs the program once: None for a part of the prompt, then pieces."""
         self._clock.start()
         source = nullcontext(session) if session else self._model.sessions.borrow(self._prompt)
         with source as taken, taken.turn(stream):
@@ -149,7 +150,7 @@ class Answer:
             yield self._last("", None, "cancelled")
 
     def _read_prompt(self, session: Session) -> Generator[None, None, np.ndarray[Any, Any] | None]:
-        """The logits that follow the prompt; None if it was cancelled first."""
+        """The logits after the prompt; None if it was cancelled before."""
         self._cached = session.common_prefix(self._prompt)
         session.rewind(self._cached)
         most = self._model.max_length
@@ -165,7 +166,7 @@ class Answer:
         return None
 
     def _piece(self, token: int, room: int) -> Piece:
-        """What a new token brings. It is the last one if the context has no room to run it."""
+        """The piece of a new token. It is the last one if the context is full."""
         self._generated += 1
         self._clock.tick()
         if token in self._ends:
@@ -194,7 +195,7 @@ class Answer:
 
 
 class Clock:
-    """When a generation began, gave its first token, and its newest."""
+    """The times of the start, the first token and the last token of a generation."""
 
     def __init__(self) -> None:
         self._began = self._first = self._newest = 0.0

@@ -101,7 +101,7 @@ def _tokenizer(given: Tokenizer | str | Path | None, found: Companions, worker: 
 
 
 class Companions:
-    """What belongs to a model besides its program: inside the file, or in the folder it lies in."""
+    """The other parts of a model: inside the file, or in the same folder."""
 
     def __init__(self, program: Program, path: Path | None) -> None:
         self._program = program
@@ -122,7 +122,7 @@ class Companions:
             raise FormatError(f"{beside} is not UTF-8 text: {error}") from error
 
     def _entries(self, key: str, file: str) -> Mapping[str, Any]:
-        """A JSON object; an empty one if there is none."""
+        """A JSON object; empty if there is none."""
         try:
             entries = json.loads(self._read(key, file) or "{}")
         except (ValueError, RecursionError) as error:
@@ -140,7 +140,7 @@ class Companions:
         return Tokenizer(definition, name=f"the tokenizer of {self.name}", worker=worker)
 
     def description(self) -> Mapping[str, Any]:
-        """What the converter noted about the model."""
+        """The description that the converter has stored."""
         return self._entries(DESCRIPTION, "pteron.model.json")
 
     def _config(self) -> Mapping[str, Any]:
@@ -151,20 +151,20 @@ class Companions:
         if text is not None:
             return text
         stated = self._config().get("chat_template")
-        if isinstance(stated, list):  # several, by name
+        if isinstance(stated, list):  # several templates with names
             named = {e.get("name"): e.get("template") for e in stated if isinstance(e, dict)}
             stated = named.get("default")
         return stated if isinstance(stated, str) else None
 
     def special_tokens(self, tokenizer: Tokenizer, decoder: Decoder) -> dict[str, str]:
-        """By name, as templates ask for them."""
+        """The special tokens by name, for the template."""
         ids = {"bos_token": decoder.bos_id, "eos_token": min(decoder.eos_ids, default=None)}
         known = {name: tokenizer.token_of(i) for name, i in ids.items() if i is not None}
         return {name: text for name, text in known.items() if text} | special_tokens(self._config())
 
 
 class LanguageModel:
-    """Generates text. Use it from any thread; each simultaneous answer has a KV state of its own.
+    """Generates text. Threads may share it. Answers at the same time have separate KV states.
 
     llm = pteron.llm.load("model.pte")
     for piece in llm.stream("Once upon a time", max_new_tokens=64):
@@ -183,7 +183,7 @@ class LanguageModel:
     ) -> None:
         self.decoder = decoder
         self.program = decoder.program
-        self.origin: partial[LanguageModel] | None = None  # how to load it elsewhere, for pickling
+        self.origin: partial[LanguageModel] | None = None  # how to load it again, for pickling
         self.tokenizer = tokenizer
         self.description = description or {}
         self.special_tokens = dict(special or {})
@@ -209,9 +209,9 @@ class LanguageModel:
         allow_special: bool = False,
         **options: Unpack[Options],
     ) -> Stream:
-        """The answer to a prompt (text, tokens, or messages), piece by piece.
+        """Stream the answer to a prompt (text, tokens, or messages).
 
-        allow_special: see `encode`. `Options` explains the rest.
+        allow_special: see `encode`. For the other options see `Options`.
         """
         sampling, limits = split(options)
         return Stream(self, self.encode(prompt, allow_special=allow_special), sampling, limits, session)
@@ -224,19 +224,20 @@ class LanguageModel:
         allow_special: bool = False,
         **options: Unpack[Options],
     ) -> Generation:
-        """The whole answer to a prompt, with statistics."""
+        """The complete answer to a prompt, with statistics."""
         with self.stream(prompt, session=session, allow_special=allow_special, **options) as stream:
             return collect(stream)
 
     def session(self) -> Session:
-        """A new conversation with a KV state of its own, on the same weights."""
+        """A new conversation with its own KV state, on the same weights."""
         return Session(self)
 
     def encode(self, prompt: Prompt, *, allow_special: bool = False) -> list[int]:
-        """A prompt as tokens: text with the special tokens that begin one, messages by the chat template.
+        """A prompt as tokens. Text gets the special tokens at its start; messages use the chat template.
 
-        allow_special: a message that spells a control token, such as <|im_end|>, gets that token. By default
-            it gets the tokens of the text, so that no message can end its turn and begin another.
+        allow_special: a control token in a message, such as <|im_end|>, becomes that token. By default it
+        becomes
+            the tokens of its text, so that no message can end its turn and begin another.
         """
         try:
             if isinstance(prompt, str):
@@ -246,22 +247,22 @@ class LanguageModel:
                 return self.tokenizer.encode(parts, add_special_tokens=False, most=self.context_length)
         except TooLong:
             raise ContextFull(
-                f"the prompt has more tokens than the model's context, which holds {self.context_length}"
+                f"the prompt has more tokens than the model's context, which has {self.context_length}"
             ) from None
         return self._check_tokens(cast(Sequence[int], prompt))
 
     def _chat_parts(self, messages: Sequence[Message], as_text: bool) -> list[str]:
-        """Messages as the parts of a text. Those that are certainly too long are not rendered at all."""
+        """Messages as the parts of a text. Messages that are too long in any case are not rendered."""
         characters = sum(len(m["content"]) for m in messages if isinstance(m.get("content"), str))
         if (
             characters > self.context_length * self.tokenizer.longest_token
             or len(messages) > self.context_length
         ):
-            raise TooLong("the messages alone fill the context")
+            raise TooLong("the messages alone are longer than the context")
         return self._template().render_parts(messages, as_text=as_text)
 
     def chat_prompt(self, messages: Sequence[Message], **variables: Any) -> str:
-        """Messages as the text that the chat template makes of them."""
+        """The text that the chat template makes from messages."""
         return self._template().render(messages, **variables)
 
     def _template(self) -> ChatTemplate:
@@ -287,12 +288,12 @@ class LanguageModel:
         return checked
 
     def reload(self) -> None:
-        """Bring the model back on a new device, after `DeviceLost`. What conversations held is read again."""
+        """Load the model on a new device, after `DeviceLost`. Sessions read their text again."""
         self.sessions.close()
         self.program.reload()
 
     def __reduce__(self) -> Any:
-        """A model pickles as its file and its options. Sessions do not travel."""
+        """A model is pickled as its file and its options, without sessions."""
         if self.origin is None:
             raise TypeError("only a model from pteron.llm.load can be pickled")
         return _load_again, self.origin.args

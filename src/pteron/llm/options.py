@@ -1,4 +1,4 @@
-"""What a caller may ask of a generation."""
+"""The options of a generation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pteron.llm.sampling import Sampling
 
 
 class Options(TypedDict, total=False):
-    """What `stream` and `generate` take besides the prompt. `Sampling` and `Limits` explain them."""
+    """The options of `stream` and `generate`. `Sampling` and `GenerationLimits` explain them."""
 
     temperature: float
     top_k: int
@@ -27,14 +27,14 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GenerationLimits:
     """When a generation ends, and how its prompt is read.
 
-    max_new_tokens: None goes on until the model ends, or its context does.
+    max_new_tokens: None: until the model ends its answer, or the context is full.
     stop: the text ends before the first of these strings.
-    eos_token_id: the tokens that end the text, instead of the model's own; an empty list is none at all.
-    prefill_chunk: how many tokens of the prompt are run at once; the most the program takes when left out.
-    on_prefill: called with the number of tokens done and to do, after each chunk of the prompt.
+    eos_token_id: tokens that end the text, instead of the model's own. An empty list: none.
+    prefill_chunk: tokens of the prompt per run. Default: as many as the program accepts.
+    on_prefill: called after each chunk of the prompt, with the number of tokens done and the total.
     """
 
     max_new_tokens: int | None = None
@@ -49,7 +49,7 @@ class Limits:
             if value is not None and value < 1:
                 raise InputError(f"{name} is {value}: expected 1 or more, or None")
         if "" in self.stops:
-            raise InputError("stop holds an empty string, which every text contains")
+            raise InputError("stop has an empty string, which every text contains")
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -62,14 +62,14 @@ class Limits:
         return frozenset([self.eos_token_id] if isinstance(self.eos_token_id, int) else self.eos_token_id)
 
 
-def split(options: Mapping[str, Any]) -> tuple[Sampling, Limits]:
-    """Options by what they are for. TypeError names those that do not exist."""
-    sampling, limits = ({f.name for f in fields(kind)} for kind in (Sampling, Limits))
+def split(options: Mapping[str, Any]) -> tuple[Sampling, GenerationLimits]:
+    """Divide options into sampling and limits. A TypeError names unknown options."""
+    sampling, limits = ({f.name for f in fields(kind)} for kind in (Sampling, GenerationLimits))
     unknown = options.keys() - sampling - limits
     if unknown:
         known = ", ".join(sorted(sampling | limits))
-        raise TypeError(f"unknown option {', '.join(sorted(unknown))}; there are: {known}")
+        raise TypeError(f"unknown option {', '.join(sorted(unknown))}; the options are: {known}")
     return (
         Sampling(**{name: value for name, value in options.items() if name in sampling}),
-        Limits(**{name: value for name, value in options.items() if name in limits}),
+        GenerationLimits(**{name: value for name, value in options.items() if name in limits}),
     )

@@ -1,7 +1,7 @@
 """The child process that turns messages into text and text into tokens. `bounded.Worker` starts it.
 
-It runs what a model file brings: a chat template and a tokenizer. It imports nothing of Pteron, so that it
-starts fast, and answers one request at a time: [task, arguments] in, [outcome, value] out, both as JSON.
+It runs the chat template and the tokenizer of a model file. It does not import Pteron, so that it starts
+fast. It handles one request at a time: [task, arguments] in, [outcome, value] out, both as JSON.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from datetime import datetime
 from functools import cached_property
 from typing import IO, Any
 
-MOST_OUTPUT = 1 << 24  # characters that a template may write
-MOST_GROWTH = 16  # how much longer the steps of a tokenizer's decoder may make a text
-HEAD = 16  # characters for every token that may come: of a longer text, so much is tokenized first
-MARK = "\ufdd0"  # Unicode keeps this one for programs' own use; it parts what must not be read as one token
+MAX_OUTPUT = 1 << 24  # characters that a template may write
+MAX_GROWTH = 16  # how many times longer the steps of a tokenizer's decoder may make a text
+HEAD = 16  # characters per allowed token: of a long text, only this much is tokenized first
+MARK = "\ufdd0"  # a Unicode noncharacter; it separates parts that must not become one token
 
 
 class Refused(Exception):
-    """A message for whoever asked."""
+    """A message for the caller."""
 
 
-class Tokenizer:
-    """Text to tokens."""
+class PromptTokenizer:
+    """Turns text into tokens."""
 
     def __init__(self, definition: str) -> None:
         import tokenizers
@@ -41,30 +41,30 @@ class Tokenizer:
         self.longest = max(map(len, self._library.get_vocab(with_added_tokens=True)), default=1)
 
     def encode(self, parts: Sequence[str], special: bool, most: int | None) -> list[int] | None:
-        """The tokens of texts that follow each other; None if they are certainly more than `most`."""
+        """The tokens of consecutive texts; None if they are certainly more than `most`."""
         if most is not None and sum(map(len, parts)) > most * self.longest:
             return None
         tokens: list[int] = []
         for part in parts:
             if most is not None and len(part) > HEAD * most:
                 head = self._library.encode(part[: HEAD * most], add_special_tokens=special)
-                if len(head.ids) > 2 * most:  # a cut word changes the count a little, never by half
+                if len(head.ids) > 2 * most:  # the cut may split a word, but this never halves the count
                     return None
             tokens += self._library.encode(part, add_special_tokens=special).ids
         return tokens
 
 
 def check_decoder(decoder: dict[str, Any]) -> None:
-    """The parent decodes tokens itself, at every step of every answer: a decoder must be short work."""
+    """The parent decodes tokens at every step, without limits. So refuse decoders that can be slow."""
     growth = 1.0
     for step in steps_of(decoder):
         if step["type"] == "Replace":
             pattern = step["pattern"].get("String")
             if not pattern:
-                raise Refused("its decoder replaces by a regular expression, which is not supported")
+                raise Refused("its decoder uses a regular expression, which is not supported")
             growth *= max(1.0, len(step["content"]) / len(pattern))
-    if growth > MOST_GROWTH:
-        raise Refused(f"its decoder can make a text more than {MOST_GROWTH} times as long")
+    if growth > MAX_GROWTH:
+        raise Refused(f"its decoder can make a text more than {MAX_GROWTH} times as long")
 
 
 def steps_of(decoder: dict[str, Any]) -> list[dict[str, Any]]:
@@ -74,7 +74,7 @@ def steps_of(decoder: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class Template:
-    """Messages to text, by a Jinja template of Hugging Face's kind, in a sandbox."""
+    """Turns messages into text, with a Jinja template in Hugging Face's format, in a sandbox."""
 
     def __init__(self, source: str, variables: Mapping[str, Any], added: Mapping[str, bool]) -> None:
         import jinja2
@@ -82,7 +82,7 @@ class Template:
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
         class Environment(ImmutableSandboxedEnvironment):
-            """Refuses to make huge strings and numbers, where no memory limit does."""
+            """Refuses to create huge strings and numbers, for systems without a memory limit."""
 
             intercepted_binops = frozenset(["*", "**"])
 
@@ -102,7 +102,7 @@ class Template:
     def render(
         self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any], as_text: bool
     ) -> list[str]:
-        """The text, in parts. With `as_text`, no control token that the messages spell is whole in a part."""
+        """The text in parts. With `as_text`, no part has a complete control token from a message."""
         if as_text and self._controls:
             messages, variables = self._marked(messages), self._marked(variables)
         given = {"tools": None, "documents": None, **self._variables, **variables, "messages": messages}
@@ -110,12 +110,12 @@ class Template:
         for piece in self._template.generate(given):
             pieces.append(piece)
             length += len(piece)
-            if length > MOST_OUTPUT:
-                raise Refused(f"it writes more than {MOST_OUTPUT} characters")
+            if length > MAX_OUTPUT:
+                raise Refused(f"it writes more than {MAX_OUTPUT} characters")
         return "".join(pieces).split(MARK)
 
     def _marked(self, value: Any) -> Any:
-        """A value, with a mark behind the first character of every control token in its texts."""
+        """A value with a mark after the first character of every control token in its strings."""
         if isinstance(value, str):
             return self._beginnings.sub(rf"\g<0>{MARK}", value)
         if isinstance(value, list):
@@ -126,15 +126,15 @@ class Template:
 
     @cached_property
     def _beginnings(self) -> re.Pattern[str]:
-        """The first character of a control token. Only it is consumed: tokens may overlap."""
+        """Matches the first character of a control token. Tokens may overlap, so it consumes no more."""
         return re.compile("(?=" + "|".join(map(re.escape, self._controls)) + ").", re.DOTALL)
 
     @cached_property
     def _controls(self) -> list[str]:
-        """The tokens that mean something to the model, and that no message may write.
+        """The tokens with a meaning for the model, which no message may write.
 
-        They are the special ones, the named ones (bos_token and the like), and those that the template
-        writes. A token that the template looks for in messages, as some do for </think>, is none.
+        They are the special tokens, the named tokens (such as bos_token), and those that the template writes.
+        A token that the template searches for in messages, as some do for </think>, is not included.
         """
         from jinja2 import nodes
 
@@ -158,14 +158,14 @@ def check_product(operator: str, left: Any, right: Any) -> None:
     if operator == "*":
         for value, times in ((left, right), (right, left)):
             is_repetition = isinstance(value, (str, bytes, list, tuple)) and isinstance(times, int)
-            if is_repetition and len(value) * times > MOST_OUTPUT:
+            if is_repetition and len(value) * times > MAX_OUTPUT:
                 raise Refused(f"it repeats a value of length {len(value)} {times} times")
     elif isinstance(left, int) and isinstance(right, int) and right * left.bit_length() > 1 << 16:
         raise Refused(f"it raises a number to the power of {right}")
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """Plain JSON: Jinja's own filter escapes HTML, which a prompt is not."""
+    """Plain JSON. Jinja's own filter escapes HTML, which is wrong in a prompt."""
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
@@ -174,14 +174,14 @@ def raise_exception(message: str) -> None:
 
 
 class Tasks:
-    """What can be asked. The first two are asked before the others."""
+    """The requests. `tokenizer` and `template` come before the others."""
 
     def __init__(self) -> None:
         self._tokenizer: Tokenizer | None = None
         self._templates: dict[int, Template] = {}
 
     def tokenizer(self, definition: str) -> dict[str, Any]:
-        self._tokenizer = Tokenizer(definition)
+        self._tokenizer = PromptTokenizer(definition)
         return {"longest": self._tokenizer.longest}
 
     def template(self, number: int, source: str, variables: dict[str, Any]) -> None:
@@ -203,7 +203,7 @@ def answer(work: Callable[..., Any], arguments: dict[str, Any]) -> tuple[str, An
         return "memory", None
     except Refused as error:
         return "error", str(error)
-    except BaseException as error:  # the tokenizer's library panics with a BaseException
+    except BaseException as error:  # a panic in the tokenizer library is a BaseException
         return "error", f"{type(error).__name__}: {error}"
 
 
@@ -217,7 +217,7 @@ def limit_memory(nbytes: int) -> None:
 
 
 def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
-    """Answer until the parent closes the pipe, or is gone."""
+    """Answer requests until the parent closes the pipe or ends."""
     tasks = Tasks()
     length = struct.Struct("<Q")
     while len(head := requests.read(length.size)) == length.size:

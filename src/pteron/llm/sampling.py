@@ -1,4 +1,4 @@
-"""From logits to a token: Hugging Face's names, meanings and order."""
+"""Choose a token from logits, with the names, meanings and order of Hugging Face."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Row: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the next token is chosen. The defaults are greedy.
+    """How the next token is chosen. The default is greedy.
 
-    temperature: 0 takes the most probable token, always the same; above that the logits are divided by it.
-    top_k: keep the k most probable tokens; 0 keeps all.
-    top_p: keep the fewest most probable tokens whose probabilities add up to p; 1 keeps all.
-    min_p: keep tokens at least this fraction as probable as the most probable one; 0 keeps all.
-    repetition_penalty: above 1, makes tokens that are already in the text less probable.
-    seed: the same seed gives the same text; None draws a new one.
+    temperature: 0 always takes the most probable token. Otherwise the logits are divided by it.
+    top_k: keep the k most probable tokens; 0: all.
+    top_p: keep the most probable tokens until their probabilities add up to p; 1: all.
+    min_p: keep tokens whose probability is at least this fraction of the highest one; 0: all.
+    repetition_penalty: above 1, tokens that are already in the text become less probable.
+    seed: the same seed gives the same text; None: a random seed.
     """
 
     temperature: float = 0.0
@@ -42,10 +42,10 @@ class Sampling:
 
 
 class Sampler:
-    """Chooses the tokens of one generation, one after the other."""
+    """Chooses the tokens of one generation."""
 
     def __init__(self, sampling: Sampling, seen: Iterable[int] = ()) -> None:
-        """`seen` are the prompt's tokens, which the repetition penalty counts too."""
+        """`seen` are the tokens of the prompt. The repetition penalty applies to them too."""
         self.sampling = sampling
         self._random = np.random.default_rng(sampling.seed)
         self._seen = set(seen)
@@ -58,7 +58,7 @@ class Sampler:
             )
         options = self.sampling
         if options.repetition_penalty != 1.0:
-            penalise(scores, self._seen, options.repetition_penalty)
+            penalize(scores, self._seen, options.repetition_penalty)
         token = int(scores.argmax()) if options.temperature == 0 else self._draw(scores)
         self._seen.add(token)
         return token
@@ -70,8 +70,8 @@ class Sampler:
         return int(tokens[min(int(place), len(tokens) - 1)])
 
 
-def penalise(scores: Row, seen: set[int], penalty: float) -> None:
-    """Divide what is positive, multiply what is negative: both make a token less probable."""
+def penalize(scores: Row, seen: set[int], penalty: float) -> None:
+    """Divide positive scores and multiply negative ones: both make a token less probable."""
     places = np.fromiter((t for t in seen if t < len(scores)), np.int64)
     found = scores[places]
     scores[places] = np.where(found < 0, found * penalty, found / penalty)
@@ -80,16 +80,16 @@ def penalise(scores: Row, seen: set[int], penalty: float) -> None:
 def distribution(scores: Row, options: Sampling) -> tuple[np.ndarray[Any, Any], Row]:
     """The tokens that may be drawn, and their probabilities.
 
-    Temperature, then top-k, top-p and min-p. Each filter works on what the one before it left.
+    The order is temperature, top-k, top-p, min-p. Each filter works on the result of the one before.
     """
     tokens = np.arange(len(scores))
     if 0 < options.top_k < len(scores):
-        # Ties with the k-th score stay, so the result does not depend on the order of equal tokens.
+        # Keep ties with the k-th score, so the result does not depend on the order of equal tokens.
         least = np.partition(scores, -options.top_k)[-options.top_k]
         tokens = np.flatnonzero(scores >= least)
     probabilities = softmax(scores[tokens], options.temperature)
     if options.top_p < 1:
-        # All tokens below this bound together have less than 1 - p: none of them is kept, so none is sorted.
+        # The tokens below this bound have less than 1 - p in total: none is kept, so they need no sorting.
         likely = np.flatnonzero(probabilities >= (1 - options.top_p) / len(probabilities))
         order = likely[np.argsort(-probabilities[likely], kind="stable")]
         before = probabilities[order].cumsum() - probabilities[order]

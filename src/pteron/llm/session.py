@@ -1,4 +1,4 @@
-"""Conversations: each has its KV state, all share one copy of the weights."""
+"""Conversations: each has its own KV state, and all share one copy of the weights."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """One conversation. A prompt that begins like what it already holds only costs what is new.
+    """One conversation. Only the new part of a prompt is run: the common prefix is in the KV state.
 
-    Starting a turn ends an earlier one that was left unfinished.
+    A new turn ends an earlier one that is not finished.
     """
 
     def __init__(self, model: LanguageModel) -> None:
@@ -31,10 +31,10 @@ class Session:
         self._state = self._decoder.new_state()
         self._turn: weakref.ref[Stream] | None = None
         self._lock = threading.RLock()
-        self.tokens: list[int] = []  # what the KV state holds
+        self.tokens: list[int] = []  # the tokens in the KV state
 
     def stream(self, prompt: Prompt, *, allow_special: bool = False, **options: Unpack[Options]) -> Stream:
-        """The answer to the whole conversation so far, piece by piece."""
+        """Stream the answer to the whole conversation."""
         return self._model.stream(prompt, session=self, allow_special=allow_special, **options)
 
     def generate(
@@ -53,17 +53,17 @@ class Session:
         self._state.close()
 
     def __reduce__(self) -> Any:
-        raise TypeError("a session lives on one GPU and cannot be pickled: make another from the model")
+        raise TypeError("a session belongs to one GPU and cannot be pickled: make a new one from the model")
 
-    # -- what generation uses -------------------------------------------------------------------
+    # -- for generation ---------------------------------------------------------------------------
 
     @contextmanager
     def turn(self, stream: weakref.ref[Stream]) -> Iterator[None]:
-        """Have the session to oneself."""
+        """Exclusive use of the session for one turn."""
         with self._lock:
             self._end_turn()
             self._turn = stream
-            if not self._decoder.method.owns(self._state):  # it was lost with its device
+            if not self._decoder.method.owns(self._state):  # the state was lost with its device
                 self._state = self._decoder.new_state()
                 self.tokens.clear()
         try:
@@ -80,23 +80,23 @@ class Session:
             )
 
     def common_prefix(self, prompt: Sequence[int]) -> int:
-        """How many tokens of a prompt need not be run again. Its last one always is: it gives the logits."""
+        """How many tokens of a prompt need not be run again. The last is always run: it gives the logits."""
         most = min(len(self.tokens), len(prompt) - 1)
         return next((i for i in range(most) if self.tokens[i] != prompt[i]), most)
 
     def rewind(self, length: int) -> None:
-        """Keep the first tokens. What the KV state holds beyond them is overwritten before it is read."""
+        """Keep only the first tokens. The rest of the KV state is overwritten before it is read."""
         del self.tokens[length:]
 
     def advance(self, tokens: Sequence[int]) -> np.ndarray[Any, Any]:
-        """Run tokens after those held; the logits that follow. Unless it succeeds, nothing has changed."""
+        """Run more tokens. Returns the logits after them. If it fails, nothing has changed."""
         logits = self._decoder.logits(tokens, len(self.tokens), self._state)
         self.tokens.extend(tokens)
         return logits
 
 
 class SessionPool:
-    """Sessions for those who did not bring one: an idle one that already holds most of the prompt."""
+    """Sessions for requests without one: an idle session with the longest common prefix is reused."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
@@ -104,7 +104,7 @@ class SessionPool:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """How many are idle."""
+        """The number of idle sessions."""
         return len(self._idle)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What a generation cost."""
+"""The cost of a generation."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ FinishReason: TypeAlias = Literal["stop", "length", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts and wall-clock seconds of one generation. Tokenising is not in them; sampling is."""
+    """Counts and wall-clock seconds of one generation, including sampling, without tokenization."""
 
     prompt_tokens: int
-    cached_tokens: int  # of the prompt: those the session already held
+    cached_tokens: int  # tokens of the prompt that were already in the session
     generated_tokens: int
     time_to_first_token: float
     generation_seconds: float  # after the first token
-    gpu_nbytes: int  # allocated on the device, all programs and sessions together
+    gpu_nbytes: int  # allocated on the device by all programs and sessions
 
     @property
     def prompt_tokens_per_second(self) -> float:
-        """0 if the prompt was not read to its end."""
+        """0 if the prompt was not read completely."""
         return (
             _rate(self.prompt_tokens - self.cached_tokens, self.time_to_first_token)
             if self.generated_tokens
@@ -30,7 +30,7 @@ class Stats:
 
     @property
     def generation_tokens_per_second(self) -> float:
-        """The first token is the prompt's work, so it does not count."""
+        """Without the first token, which the prompt has computed."""
         return _rate(self.generated_tokens - 1, self.generation_seconds)
 
     def __str__(self) -> str:

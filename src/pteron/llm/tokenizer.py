@@ -1,4 +1,4 @@
-"""Text to tokens, tokens to text, and text that arrives token by token."""
+"""Turn text into tokens, tokens into text, and a stream of tokens into a stream of text."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pteron.errors import FormatError, InputError, PteronError
 from pteron.extras import needs
 from pteron.llm.bounded import Bounds, Worker, WorkFailed
 
-UNFINISHED = "\ufffd"  # what decoders write for bytes that are not, or not yet, a character
-LONGEST_UNFINISHED = 3  # bytes of a four-byte character whose last one is missing
-LONGEST_WINDOW, SHORT_WINDOW = 64, 16  # tokens; only a stream of broken bytes ever makes a window long
+UNFINISHED = "\ufffd"  # decoders write this for bytes that are not a complete character
+LONGEST_UNFINISHED = 3  # bytes: a four-byte character without its last byte
+LONGEST_WINDOW, SHORT_WINDOW = 64, 16  # tokens; only a stream of invalid bytes makes a window this long
 
 
 def prompt_worker(bounds: Bounds | None = None) -> Worker:
@@ -22,14 +22,14 @@ def prompt_worker(bounds: Bounds | None = None) -> Worker:
 
 
 class TooLong(InputError):
-    """A text certainly has more tokens than were allowed."""
+    """A text certainly has more tokens than allowed."""
 
 
 class Tokenizer:
-    """A tokenizer in Hugging Face's `tokenizer.json` form.
+    """A tokenizer in the format of Hugging Face's `tokenizer.json`.
 
-    Text is tokenized in a process with limits: the regular expressions of a definition can be endless work,
-    and the library holds Python's lock all the while. Tokens are decoded here, which is short work.
+    Text is tokenized in a process with limits: a regular expression in the definition can run for ever, and
+    the library holds Python's lock in this time. Tokens are decoded in this process, which is fast.
     """
 
     def __init__(self, definition: str, *, name: str = "the tokenizer", worker: Worker | None = None) -> None:
@@ -42,12 +42,12 @@ class Tokenizer:
         except WorkFailed as error:
             raise PteronError(f"{name} cannot be read: {error}") from None
         self.longest_token: int = facts["longest"]  # in characters
-        # The process has read it within its limits, so it can be read here.
+        # The process has read the definition within its limits, so it is safe to read it here.
         self._tokenizer: Any = tokenizers.Tokenizer.from_str(definition)
 
     @classmethod
     def from_file(cls, path: str | Path, **options: Any) -> Tokenizer:
-        """From `tokenizer.json`, or a folder that holds it."""
+        """From `tokenizer.json`, or a folder that contains it."""
         path = Path(path)
         file = path / "tokenizer.json" if path.is_dir() else path
         try:
@@ -64,9 +64,9 @@ class Tokenizer:
     def encode(
         self, text: str | Sequence[str], *, add_special_tokens: bool = True, most: int | None = None
     ) -> list[int]:
-        """The tokens of a text, or of parts that follow each other.
+        """The tokens of a text, or of consecutive parts.
 
-        most: raise TooLong for a text that certainly has more tokens, and do little work for it.
+        most: raise TooLong, after little work, for a text that certainly has more tokens.
         """
         parts = [text] if isinstance(text, str) else list(text)
         try:
@@ -80,7 +80,7 @@ class Tokenizer:
         return tokens
 
     def close(self) -> None:
-        """End the process. It is started again if it is needed."""
+        """End the process. It is started again when needed."""
         self.worker.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -100,20 +100,20 @@ class Tokenizer:
 
 
 class Detokenizer:
-    """Text as tokens arrive. What it gives is never taken back, and never ends inside a character.
+    """Turns tokens into text as they arrive. Text is never taken back, and never ends inside a character.
 
-    A token's text may depend on its neighbours (bytes of one character, the space before a word), so a short
-    window is decoded again with every token, and what has been given is left out.
+    The text of a token may depend on its neighbours (bytes of one character, the space before a word). So a
+    short window of tokens is decoded again with every token, and text that was already returned is cut off.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._window: list[int] = []
-        self._given = 0  # characters of the window's text
-        self._settled = 0  # tokens of the window whose text has all been given
+        self._given = 0  # characters of the window's text that were returned
+        self._settled = 0  # tokens of the window whose whole text was returned
 
     def push(self, token: int) -> str:
-        """The text that is certain now; often none."""
+        """The text that is complete now; often empty."""
         self._window.append(token)
         text = self._tokenizer.decode(self._window)
         piece = self._give(text, _certain(text))
@@ -126,7 +126,7 @@ class Detokenizer:
         return piece
 
     def finish(self) -> str:
-        """What was held back: no more tokens will complete it."""
+        """The text that was held back for tokens that did not come."""
         text = self._tokenizer.decode(self._window)
         return self._give(text, len(text))
 
@@ -136,19 +136,19 @@ class Detokenizer:
         return piece
 
     def _restart(self, first: int) -> None:
-        """Go on with fewer tokens: the newest are context enough for those to come."""
+        """Continue with fewer tokens: the newest are enough context for the next ones."""
         self._window = self._window[first:]
         self._given = _certain(self._tokenizer.decode(self._window))
 
 
 def _certain(text: str) -> int:
-    """How many characters of a text no later token can change."""
+    """The number of characters that no later token can change."""
     unfinished = len(text) - len(text.rstrip(UNFINISHED))
     return len(text) - min(unfinished, LONGEST_UNFINISHED)
 
 
 class StopStrings:
-    """Watches text for strings that end it. They, and what begins like one, are never let through."""
+    """Ends a text before a stop string. A text that may be the beginning of one is held back."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = stops
@@ -188,13 +188,13 @@ class TextStream:
         return self._stops.push(self._detokenizer.push(token))
 
     def finish(self) -> str:
-        """What was held back. It may still complete a stop string."""
+        """The text that was held back. It may still complete a stop string."""
         text = self._stops.push(self._detokenizer.finish())
         return text if self.stopped else text + self._stops.finish()
 
 
 def _overlap(text: str, stop: str) -> int:
-    """The length of the longest end of `text` that `stop` begins with."""
+    """The length of the longest suffix of `text` that is a prefix of `stop`."""
     longest = min(len(text), len(stop) - 1)
     return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)
 
