@@ -1,4 +1,4 @@
-# `make demo` and `make test` set up everything they need by themselves (see scripts/setup.sh).
+# `make demo` and `make test` set up everything they need (see scripts/setup.sh).
 .PHONY: demo test test-all conformance soak zoo fuzz docs bench lint format setup clean
 
 PY := .venv/bin/python
@@ -18,11 +18,11 @@ test-all: setup lint
 conformance: setup
 	$(PYTEST) tests/conformance tests/dynamic_shape/test_peer_programs.py
 
-# Threads, interrupts, conversations and loads by the hundred: see docs/reliability.md.
+# Run threads, interrupts, conversations and loads for a long time: see docs/reliability.md.
 soak: setup
 	$(PY) -m tests.hostile.soak $(ARGS)
-# N damaged files against parsing and planning, and a share of N against loading, converting and data files.
-# Each run goes on where the last one stopped: FUZZ holds how far it came, and what it found.
+# Parse and plan N damaged files; load, convert or read a share of N as other kinds of file.
+# Each run continues where the last one stopped. The folder FUZZ stores the position and the findings.
 N := 100000
 FUZZ := .fuzz
 share = $$(($(N) / $(1) + 1))
@@ -33,8 +33,8 @@ fuzz: setup
 	$(PY) -m tests.hostile.fuzz gguf --count $(call share,20) --state $(FUZZ)/gguf.json
 	$(PY) -m tests.hostile.fuzz ptd --count $(call share,20) --state $(FUZZ)/ptd.json
 
-# Every model of the zoo in every mode, and docs/models.md: hours. It goes on where it was interrupted.
-# ARGS="--only timm/ --mode 'vulkan static'" and the like: see tests/zoo/__main__.py.
+# Run every model of the zoo in every mode and write docs/models.md. Takes hours; an interrupted run continues.
+# Example: ARGS="--only timm/ --mode 'vulkan static'". See tests/zoo/__main__.py.
 zoo: setup
 	$(PY) -m tests.zoo $(ARGS)
 

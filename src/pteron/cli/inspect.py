@@ -35,7 +35,7 @@ def inspect(
     data: options.DataPaths = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show what is inside a .pte file: inputs, operators, constants, memory."""
+    """Show the contents of a .pte file: inputs, operators, constants, memory."""
     from pteron.report.inspect import inspect_methods, open_file
 
     with open_file(model, data or []) as file:

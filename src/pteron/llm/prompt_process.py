@@ -177,7 +177,7 @@ class Tasks:
     """The requests. `tokenizer` and `template` come before the others."""
 
     def __init__(self) -> None:
-        self._tokenizer: Tokenizer | None = None
+        self._tokenizer: PromptTokenizer | None = None
         self._templates: dict[int, Template] = {}
 
     def tokenizer(self, definition: str) -> dict[str, Any]:

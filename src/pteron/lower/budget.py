@@ -11,7 +11,7 @@ from pteron.errors import UnsupportedError
 # The largest language models have some thousands. Each node adds about 0.1 ms to a load.
 MAX_NODES = 50_000
 
-# Instructions, values and look-ups that cost time, but add no node.
+# Instructions, values and look-ups that take time but add no node.
 STEPS_PER_NODE = 10
 
 

@@ -64,9 +64,9 @@ def read(adapter: Adapter) -> Tuning | None:
 
 
 def write(adapter: Adapter, best: Best) -> Path:
-    """Add measurements to the file. Those of other devices, and of other programs, stay.
+    """Add measurements to the file. Those of other devices and programs stay.
 
-    Raises OSError, with the file's name, where it cannot be written.
+    Raises OSError, with the file's name, if it cannot be written.
     """
     everything = _read_all()
     found = everything.get(_identity(adapter))
@@ -80,7 +80,7 @@ def write(adapter: Adapter, best: Best) -> Path:
 
 
 def _read_all() -> dict[str, Any]:
-    """The whole file. It is a cache: one that cannot be read is as good as none."""
+    """The whole file. It is a cache: a file that cannot be read counts as empty."""
     with suppress(OSError, ValueError, RecursionError):
         found = json.loads(cache_path().read_text("utf-8"))
         if isinstance(found, dict):

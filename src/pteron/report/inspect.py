@@ -150,9 +150,9 @@ def inspect_method(
 ) -> MethodInfo:
     """Describe a method. With `live` or `size`, describe also every node at that live shape.
 
-    live: shapes of inputs (and values of integers) by name; what is left out stays at its largest.
-    size: for every dynamic dimension of the inputs that `live` does not name.
-    budget: shared by all methods of a file, where several are described.
+    live: shapes of inputs (and values of integers) by name. Other inputs have their largest shape.
+    size: the size of every dynamic dimension of the inputs that `live` does not name.
+    budget: the limit on nodes, shared by all described methods of a file.
     """
     plan = file.plan(name)
     opened = _open_delegates(file, plan)
@@ -192,7 +192,7 @@ def inspect_methods(
 def _model(
     file: ProgramFile, name: str, budget: Budget | None
 ) -> tuple[_Model | None, set[str], tuple[str, ...]]:
-    """The method as it would be loaded, or else the operators that are missing, and all reasons in words."""
+    """The method as it would be loaded, or None; the missing operators; all problems in words."""
     try:
         graph, problems = try_lower(file, name, budget)
         if not problems:
