@@ -41,10 +41,10 @@ def lower(
     constant_methods: dict[str, Any],
     needs_delegate: bool = False,
 ) -> Lowered:
-    """Without `options` (for the partitioner), nothing is delegated.
+    """Without `options` for the partitioner, nothing is delegated.
 
-    The partitioner fails on some programs that ExecuTorch can write without it. Pteron runs a program the
-    same way in either form, so that nothing is delegated then, unless the caller needs the delegate.
+    The partitioner fails on some programs that ExecuTorch can write without it. Pteron runs both forms, so in
+    this case nothing is delegated, unless the caller needs the delegate.
     """
 
     def attempt(partition: bool) -> Lowered:

@@ -29,8 +29,8 @@ class ExportReport:
     delegates: int  # delegate calls; more than one means that operators between them are outside
     delegated: tuple[OperatorCount, ...]
     outside: tuple[Outside, ...]
-    unquantized: tuple[str, ...]  # layers that keep their weights as they are, and why
-    check: checking.Report
+    unquantized: tuple[str, ...]  # layers that are not quantized, and why
+    check: checking.CheckReport
     partitioner_error: str | None = None  # why nothing is delegated
 
     @property
@@ -67,7 +67,7 @@ def describe(
     reasons: Mapping[str, Set[str]],
     unquantized: tuple[str, ...],
     partitioner_error: str | None = None,
-) -> Report:
+) -> ExportReport:
     with ProgramFile.open(buffer) as file:
         info = inspect_method(file, "forward")
     outside = tuple(
@@ -78,4 +78,4 @@ def describe(
     delegated = tuple(o for o in info.operators if o.place == "delegate")
     calls = sum(delegate.calls for delegate in info.delegates)
     checked = checking.check(buffer)
-    return Report(len(buffer), calls, delegated, outside, unquantized, checked, partitioner_error)
+    return ExportReport(len(buffer), calls, delegated, outside, unquantized, checked, partitioner_error)
