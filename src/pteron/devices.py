@@ -10,7 +10,7 @@ from pteron.errors import PteronError
 from pteron.gpu.call import read_back
 from pteron.gpu.device import Device
 from pteron.gpu.wgpu.adapters import REMEDY, Adapter, adapters, opengl_names
-from pteron.gpu.wgpu.device import WgpuDevice
+from pteron.gpu.wgpu.wgpu_device import WgpuDevice
 
 __all__ = [
     "REMEDY",

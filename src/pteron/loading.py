@@ -10,7 +10,7 @@ from typing import Any
 from pteron.devices import open_device
 from pteron.gpu.device import Device
 from pteron.gpu.wgpu.adapters import Adapter
-from pteron.gpu.wgpu.device import WgpuDevice
+from pteron.gpu.wgpu.wgpu_device import WgpuDevice
 from pteron.lower.budget import MAX_NODES
 from pteron.measure import tuning
 from pteron.measure.trials import Trials

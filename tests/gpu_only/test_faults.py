@@ -55,7 +55,7 @@ def test_what_lives_on_the_gpu_does_not_travel_and_says_what_to_do(device):
         kept = method(*inputs_at(method, 3), keep_on_gpu=True)
         with pytest.raises(TypeError, match=r"\.numpy\(\)"):
             pickle.dumps(kept)
-        with pytest.raises(TypeError, match="make another"):
+        with pytest.raises(TypeError, match="make a new one"):
             pickle.dumps(method.new_state())
     with (
         RMS.open("rb") as file,

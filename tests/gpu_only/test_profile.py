@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import pteron
 import pteron.ops
-from pteron.cli.app import app
+from pteron.cli.commands import app
 from pteron.gpu.call import read_back
 from pteron.gpu.wgpu import timing
 from pteron.measure.profile import profile, trace

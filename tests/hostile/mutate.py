@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, get_args, get_type_hints
 
 from pteron.pte import schema, vulkan
-from pteron.pte.container import extent_of, file_chunks, place
+from pteron.pte.container import file_chunks, parts_of, place
 from pteron.pte.file import ProgramFile
 from pteron.pte.flat import encode
 from pteron.pte.header import RESERVE, write_header
@@ -107,9 +107,9 @@ class Decoded:
         if rng.random() < 0.97:  # else the segment table is the mutated one
             program = replace(program, segments=placed)
         head = bytearray(encode(program, identifier=schema.IDENTIFIER, reserve=RESERVE))
-        extent = extent_of(len(head), placed, 16)
-        write_header(head, extent)
-        return b"".join(map(bytes, file_chunks(head, extent, placed, segments)))
+        parts = parts_of(len(head), placed, 16)
+        write_header(head, parts)
+        return b"".join(map(bytes, file_chunks(head, parts, placed, segments)))
 
 
 def delegate_blob(graph: vulkan.VkGraph, inline: bytes) -> bytes:

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pteron
-from pteron.cli.app import app
+from pteron.cli.commands import app
 from pteron.errors import InputError
 from pteron.measure import tuning
 from tests.hostile import seeds

@@ -13,9 +13,9 @@ from benchmarks.rows import ROWS, Row, Unsupported
 from benchmarks.worker import Worker
 from typer.testing import CliRunner
 
-from pteron.cli.app import app
 from pteron.cli.bench import Row as BenchRow
 from pteron.cli.bench import Runner
+from pteron.cli.commands import app
 from tests.llm import tiny_llama
 
 

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import pteron.llm
-from pteron.cli.app import app
+from pteron.cli.commands import app
 from pteron.devices import Device
 from pteron.errors import InputError, PteronError
-from pteron.llm.gguf import cache
+from pteron.llm.gguf import conversion_cache as cache
 from tests.llm.tiny_models import LLAMA, weights, write_gguf
 
 

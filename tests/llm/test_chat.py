@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pteron.cli.app import app
+from pteron.cli.commands import app
 from pteron.cli.language import cancelled_by_interrupt
 from pteron.errors import InputError, PteronError
 from pteron.llm import ChatTemplate, LanguageModel

@@ -11,7 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 import pteron.llm
-from pteron.cli.app import app
+from pteron.cli.commands import app
 from pteron.devices import Device
 from pteron.errors import InputError
 from pteron.llm.compare import WINDOW

@@ -507,7 +507,7 @@ class TestCommandLine:
     def test_convert(self, tmp_path: Path) -> None:
         from typer.testing import CliRunner
 
-        from pteron.cli.app import app
+        from pteron.cli.commands import app
 
         source = write_gguf(tmp_path / "tiny.gguf", LLAMA)
         arguments = [
@@ -530,7 +530,7 @@ class TestCommandLine:
     def test_stock_operators_have_a_price(self, tmp_path: Path) -> None:
         from typer.testing import CliRunner
 
-        from pteron.cli.app import app
+        from pteron.cli.commands import app
 
         source = write_gguf(tmp_path / "tiny.gguf", LLAMA)
         result = CliRunner().invoke(app, ["convert", str(source), str(tmp_path / "x.pte"), "--stock"])
@@ -540,7 +540,7 @@ class TestCommandLine:
     def test_errors_are_words(self, tmp_path: Path) -> None:
         from typer.testing import CliRunner
 
-        from pteron.cli.app import app
+        from pteron.cli.commands import app
 
         result = CliRunner().invoke(app, ["convert", str(not_gguf(tmp_path)), str(tmp_path / "x.pte")])
         assert result.exit_code == 1

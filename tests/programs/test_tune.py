@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pteron
-from pteron.cli.app import app
+from pteron.cli.commands import app
 from pteron.gpu.wgpu.timing import has_timestamps
 from pteron.ir.dispatch import SUBGROUP
 from pteron.measure import tuning

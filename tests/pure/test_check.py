@@ -10,8 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 import pteron
-from pteron.cli.app import app
+from pteron.cli.commands import app
 from pteron.errors import FormatError, UnsupportedError
+from pteron.gpu.recording import RecordingDevice
 from pteron.pte import program_chunks, schema, vulkan
 from tests.support import DATA
 
@@ -124,7 +125,7 @@ def test_all_methods_delegates_and_backends_are_looked_through() -> None:
     foreign = report.findings[2]
     assert "XnnpackBackend" in foreign.why and "VulkanPartitioner" in foreign.why
     with pytest.raises(UnsupportedError) as raised:
-        pteron.load(data)
+        pteron.load(data, device=RecordingDevice())
     for finding in report.findings:
         assert str(finding) in str(raised.value)
 

@@ -8,7 +8,7 @@ from typing import Any
 from click.testing import Result
 from typer.testing import CliRunner
 
-from pteron.cli.app import app
+from pteron.cli.commands import app
 
 
 def pteron_cli(*arguments: object, code: int = 0, **options: Any) -> Result:

@@ -13,7 +13,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 import pteron
-from pteron.cli.app import app
+from pteron.cli.commands import app
 from pteron.errors import InputError
 from pteron.extras import MissingExtra
 from tests.torch_only.export_cases import (

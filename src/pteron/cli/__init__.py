@@ -5,7 +5,7 @@ from io import TextIOWrapper
 
 
 def main() -> None:
-    from pteron.cli.app import app
+    from pteron.cli.commands import app
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

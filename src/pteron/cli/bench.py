@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pteron.cli import language, options
+from pteron.cli import common, language
 from pteron.cli.terminal import nbytes, print_json
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def bench(
     ] = 0,
     repetitions: Annotated[int, typer.Option("-r", "--repetitions", min=1, help="Runs per test.")] = 5,
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.md,
-    data: options.DataPaths = None,
+    data: common.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
     """Measure a language model: tokens per second for prompts (pp) and for generated tokens (tg)."""

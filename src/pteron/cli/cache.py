@@ -18,7 +18,7 @@ def list_models() -> None:
     from rich.table import Table
 
     with needs("llm", "to convert GGUF files"):
-        from pteron.llm.gguf import cache
+        from pteron.llm.gguf import conversion_cache as cache
     found = cache.entries()
     table = Table("model", "size", "last used", box=None)
     for entry in found:
@@ -38,5 +38,5 @@ def list_models() -> None:
 def clear() -> None:
     """Remove all converted models."""
     with needs("llm", "to convert GGUF files"):
-        from pteron.llm.gguf import cache
+        from pteron.llm.gguf import conversion_cache as cache
     console().print(f"{nbytes(cache.clear())} freed in {cache.folder()}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from pteron.cli import language, options
+from pteron.cli import common, language
 from pteron.cli.language import ModelSource, PromptBar, opened, show
 from pteron.cli.terminal import complain, console
 
@@ -37,7 +37,7 @@ def chat(
     allow_special: language.AllowSpecial = False,
     context: language.Context = 0,
     tokenizer: language.TokenizerPath = None,
-    data: options.DataPaths = None,
+    data: common.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
     """Chat with a language model. Ctrl-C stops an answer; /exit or Ctrl-D quits."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.text import Text
 
-from pteron.cli import options
+from pteron.cli import common
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def check(
-    model: options.Model,
-    data: options.DataPaths = None,
-    as_json: options.AsJson = False,
+    model: common.Model,
+    data: common.DataPaths = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Check whether a .pte file can run, and list every operator that cannot."""
     from pteron.report.check import check as check_program

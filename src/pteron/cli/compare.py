@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pteron.cli import language, options
+from pteron.cli import common, language
 from pteron.cli.terminal import console, print_json
 
 
@@ -16,7 +16,7 @@ def compare(
     model: Annotated[Path, typer.Argument(help="A language model: a .pte or .gguf file.")],
     reference: Annotated[Path, typer.Argument(help="What it is compared with: a .pte or .gguf file.")],
     text: Annotated[Path, typer.Option("--text", help="The text that both read.")],
-    as_json: options.AsJson = False,
+    as_json: common.AsJson = False,
     device: language.DeviceName = None,
 ) -> None:
     """Compare a language model with another, or with the GGUF file it was made from, on a text."""

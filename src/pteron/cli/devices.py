@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pteron.cli import options
+from pteron.cli import common
 from pteron.cli.terminal import console, grid, print_json
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def devices(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print nothing. The exit code is 0 if there is an adapter.")
     ] = False,
-    as_json: options.AsJson = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """List the GPU adapters, the best first."""
     from pteron.devices import REMEDY, adapters

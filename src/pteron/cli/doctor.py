@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from pteron.cli import options
+from pteron.cli import common
 from pteron.cli.devices import describe_adapter
 from pteron.cli.terminal import console, grid, heading, nbytes, print_json
 
@@ -45,7 +45,7 @@ class Checkup:
     error: str | None
 
 
-def doctor(as_json: options.AsJson = False) -> None:
+def doctor(as_json: common.AsJson = False) -> None:
     """Check that this machine can run programs, and give advice."""
     from pteron.devices import adapters, opengl_names, try_kernel
     from pteron.errors import DeviceError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pteron.cli import language, options
+from pteron.cli import common, language
 from pteron.cli.language import ModelSource, PromptBar, opened, progress_console, show
 from pteron.cli.terminal import print_json
 
@@ -41,9 +41,9 @@ def generate(
     context: language.Context = 0,
     echo: Annotated[bool, typer.Option("--echo", help="Print the prompt before the answer.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No statistics after the answer.")] = False,
-    as_json: options.AsJson = False,
+    as_json: common.AsJson = False,
     tokenizer: language.TokenizerPath = None,
-    data: options.DataPaths = None,
+    data: common.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
     """Continue a prompt with a language model."""

@@ -10,7 +10,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from pteron.cli import options
+from pteron.cli import common
 from pteron.cli.arguments import parse_shape, split_name
 from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_json, shape
 
@@ -22,7 +22,7 @@ SCALARS = ("int", "float", "str")
 
 
 def inspect(
-    model: options.Model,
+    model: common.Model,
     live: Annotated[
         list[str] | None,
         typer.Option(
@@ -32,8 +32,8 @@ def inspect(
         ),
     ] = None,
     method: Annotated[str | None, typer.Option("--method", "-m", help="Show only this method.")] = None,
-    data: options.DataPaths = None,
-    as_json: options.AsJson = False,
+    data: common.DataPaths = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Show the contents of a .pte file: inputs, operators, constants, memory."""
     from pteron.report.inspect import inspect_methods, open_file

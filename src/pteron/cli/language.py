@@ -17,7 +17,7 @@ from rich.console import Console
 if TYPE_CHECKING:
     from pteron.llm import LanguageModel, Options, Piece, Stream
 
-# llama-cli's letters where the meaning is the same.
+# The letters of llama-cli, where the meaning is the same.
 Model: TypeAlias = Annotated[Path, typer.Argument(help="A language model: a .pte or .gguf file.")]
 Tokens: TypeAlias = Annotated[
     int, typer.Option("-n", "--predict", "--n-predict", help="Maximum tokens to generate; -1: no limit.")
@@ -103,7 +103,7 @@ def ready(model: Path, context: int = 0) -> Path:
     from pteron.extras import needs
 
     with needs("llm", "to read a GGUF file"):
-        from pteron.llm.gguf.cache import converted
+        from pteron.llm.gguf.conversion_cache import converted
     with conversion_bar() as report:
         return converted(model, max_context=context or None, progress=report)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from pteron.cli import options
+from pteron.cli import common
 from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_json
 
 if TYPE_CHECKING:
@@ -23,16 +23,16 @@ class Order(StrEnum):
 
 
 def profile(
-    model: options.Model,
-    inputs: options.Inputs = None,
-    shapes: options.Shapes = None,
+    model: common.Model,
+    inputs: common.Inputs = None,
+    shapes: common.Shapes = None,
     live: Annotated[
         int | None, typer.Option("--live", "-l", min=1, help="The size of every dynamic dimension.")
     ] = None,
-    random: options.Random = False,
-    seed: options.Seed = 0,
-    method: options.MethodName = "forward",
-    repeat: options.Repeat = 5,
+    random: common.Random = False,
+    seed: common.Seed = 0,
+    method: common.MethodName = "forward",
+    repeat: common.Repeat = 5,
     by: Annotated[
         Order | None, typer.Option("--by", help="Show only this table. Default: both.", case_sensitive=False)
     ] = None,
@@ -40,9 +40,9 @@ def profile(
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write a timeline for ui.perfetto.dev, as JSON.")
     ] = None,
-    data: options.DataPaths = None,
-    device: options.DeviceName = None,
-    as_json: options.AsJson = False,
+    data: common.DataPaths = None,
+    device: common.DeviceName = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Show what each operator of a .pte file costs on the GPU, and what the host costs."""
     from pteron.cli.inputs import live_shapes, make_inputs

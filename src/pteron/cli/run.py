@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from pteron.cli import options
+from pteron.cli import common
 from pteron.cli.terminal import console, grid, heading, plural, print_json, shape
 
 if TYPE_CHECKING:
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 def run(
-    model: options.Model,
-    inputs: options.Inputs = None,
-    shapes: options.Shapes = None,
-    random: options.Random = False,
+    model: common.Model,
+    inputs: common.Inputs = None,
+    shapes: common.Shapes = None,
+    random: common.Random = False,
     ones: Annotated[bool, typer.Option("--ones", help="Use ones as inputs instead of zeros.")] = False,
-    seed: options.Seed = 0,
-    method: options.MethodName = "forward",
-    data: options.DataPaths = None,
-    device: options.DeviceName = None,
+    seed: common.Seed = 0,
+    method: common.MethodName = "forward",
+    data: common.DataPaths = None,
+    device: common.DeviceName = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Save the outputs: a .npy or .npz file, or a folder."),
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", "-n", min=1, help="Number of calls to time.")] = 1,
-    as_json: options.AsJson = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Run a .pte file."""
     if random and ones:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from pteron.cli import language, options
+from pteron.cli import common, language
 from pteron.cli.language import ModelSource, opened, progress_console
 
 
@@ -34,7 +34,7 @@ def serve(
     allow_special: language.AllowSpecial = False,
     context: language.Context = 0,
     tokenizer: language.TokenizerPath = None,
-    data: options.DataPaths = None,
+    data: common.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
     """Serve a language model to OpenAI clients."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from pteron.cli import options
+from pteron.cli import common
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def tune(
-    model: options.Model,
+    model: common.Model,
     inputs: Annotated[
         list[str] | None,
         typer.Option(
@@ -35,11 +35,11 @@ def tune(
             help="The size of every dynamic dimension. Repeatable. Default: 1, the middle, the maximum.",
         ),
     ] = None,
-    method: options.MethodName = "forward",
-    repeat: options.Repeat = 5,
-    data: options.DataPaths = None,
-    device: options.DeviceName = None,
-    as_json: options.AsJson = False,
+    method: common.MethodName = "forward",
+    repeat: common.Repeat = 5,
+    data: common.DataPaths = None,
+    device: common.DeviceName = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Find the fastest kernels for a .pte file on this device. Later loads use them."""
     from pteron.cli.inputs import live_shapes, make_inputs

@@ -31,7 +31,7 @@ MOST_SCALARS = 16
 MOST_STEPS = 64  # longer chains gain nothing, and take long to find and to compile
 
 
-class Step(NamedTuple):
+class ChainStep(NamedTuple):
     """One operator of a chain."""
 
     expression: str
@@ -44,7 +44,7 @@ class Step(NamedTuple):
 @op("pteron.chain")
 def chain(inputs: tuple[LiveTensor, ...], steps: Unused, out: LiveTensor) -> Dispatch:
     """Elementwise steps over the inputs. The last step's result is the output."""
-    listed = tuple(Step(*step) for step in cast(Sequence[Sequence[Any]], steps))
+    listed = tuple(ChainStep(*step) for step in cast(Sequence[Sequence[Any]], steps))
     out.resize(broadcast(*(x.shape for x in inputs)))
     padded = {name: inputs[min(i, len(inputs) - 1)] for i, name in enumerate(PLACES)}
     params = {
@@ -60,7 +60,7 @@ def chain(inputs: tuple[LiveTensor, ...], steps: Unused, out: LiveTensor) -> Dis
 
 
 @cache
-def compose(steps: tuple[Step, ...]) -> str:
+def compose(steps: tuple[ChainStep, ...]) -> str:
     """The WGSL of a chain: a function for each step, and `apply`, which calls them in order."""
     types = {name: f"{name}_t4" for name in PLACES}
     places = count()
@@ -99,10 +99,12 @@ class Link:
     operands: list[Tensor]
     out: Tensor
 
-    def step(self, names: Mapping[ValueId, str]) -> Step:
+    def step(self, names: Mapping[ValueId, str]) -> ChainStep:
         operands = tuple(names[x.id] for x in self.operands)
         function = self.function
-        return Step(function.expression, function.scalars, function.integer, operands, self.out.dtype.label)
+        return ChainStep(
+            function.expression, function.scalars, function.integer, operands, self.out.dtype.label
+        )
 
 
 def fuse(graph: Graph) -> Graph:

@@ -38,12 +38,12 @@ def load(
 ) -> LanguageModel:
     """Load a language model from a `.pte` file (a path, bytes, or an open binary file).
 
-    A `.gguf` file is converted, once: the result is kept in a cache folder (see `pteron cache`).
+    A `.gguf` file is converted once. The result is stored in a cache folder (see `pteron cache`).
 
-    tokenizer: a `tokenizer.json` or its folder; left out, it is taken from the file itself or from beside it.
-    chat_template: Jinja; left out, it is found like the tokenizer.
-    context_length: use less of the context than the program was made for; of a GGUF model, 2048 if left out.
-    progress: called with the share of a conversion that is done, and what is being done.
+    tokenizer: a `tokenizer.json` or its folder. Default: the one in the file or beside it.
+    chat_template: a Jinja template. Default: the one in the file or beside it.
+    context_length: use only a part of the program's context. Default for a GGUF model: 2048.
+    progress: called during a conversion, with the finished share and the name of the current step.
     """
     given = source
     if isinstance(source, (str, Path)) and Path(source).suffix == ".gguf":
@@ -86,7 +86,7 @@ def load(
 
 def _converted(path: Path, context_length: int | None, progress: Callable[[float, str], None] | None) -> Path:
     with needs("llm", "to read a GGUF file"):
-        from pteron.llm.gguf.cache import converted
+        from pteron.llm.gguf.conversion_cache import converted
     return converted(path, max_context=context_length, progress=progress)
 
 

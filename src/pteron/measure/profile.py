@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any, cast
 
 from pteron.gpu.executor import Launch
-from pteron.gpu.wgpu.device import WgpuDevice
 from pteron.gpu.wgpu.timing import Span, has_timestamps, stopwatch
+from pteron.gpu.wgpu.wgpu_device import WgpuDevice
 from pteron.ir.live import Live
 from pteron.ir.values import Shape, Tensor, Value
 from pteron.ir.work import Cost, cost

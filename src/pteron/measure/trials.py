@@ -19,8 +19,8 @@ import numpy as np
 from pteron.errors import DeviceError, PteronError
 from pteron.gpu.device import Device
 from pteron.gpu.wgpu.adapters import Adapter
-from pteron.gpu.wgpu.device import WgpuDevice
 from pteron.gpu.wgpu.timing import has_timestamps
+from pteron.gpu.wgpu.wgpu_device import WgpuDevice
 from pteron.ir.values import SymInt, Tensor, numel
 from pteron.measure import tuning
 from pteron.measure.profile import profile

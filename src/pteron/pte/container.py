@@ -23,7 +23,7 @@ Blob = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class Parts:
     """The position of each part of a file, in bytes from its start."""
 
     flatbuffer_end: int
@@ -47,11 +47,11 @@ class Extent:
 class Segments(Sequence[Region]):
     """A file's data segments, each a region of the file."""
 
-    def __init__(self, data: ByteSource, extent: Extent, table: Sequence[DataSegment], what: str) -> None:
+    def __init__(self, data: ByteSource, parts: Parts, table: Sequence[DataSegment], what: str) -> None:
         # A program without constants has one empty segment for them, and no header.
-        if any(segment.size for segment in table) and not extent.segment_base:
+        if any(segment.size for segment in table) and not parts.segment_base:
             raise FormatError(f"{what}: there are {len(table)} segments, but the header gives no position")
-        base = extent.segment_base
+        base = parts.segment_base
         self._regions = [_region(data, base, item, f"{what}: segment {i}") for i, item in enumerate(table)]
         self._what = what
 
@@ -85,22 +85,22 @@ def place(segments: Iterable[Blob], alignment: int) -> tuple[DataSegment, ...]:
     return tuple(placed)
 
 
-def extent_of(flatbuffer_end: int, placed: Sequence[DataSegment], alignment: int) -> Extent:
-    """The extent of a file that is about to be written."""
+def parts_of(flatbuffer_end: int, placed: Sequence[DataSegment], alignment: int) -> Parts:
+    """The parts of a file that is about to be written."""
     if not placed:
-        return Extent(flatbuffer_end)
+        return Parts(flatbuffer_end)
     base = flatbuffer_end + -flatbuffer_end % alignment
-    return Extent(flatbuffer_end, base, placed[-1].offset + placed[-1].size)
+    return Parts(flatbuffer_end, base, placed[-1].offset + placed[-1].size)
 
 
 def file_chunks(
-    head: Blob, extent: Extent, placed: Sequence[DataSegment], segments: Sequence[Blob]
+    head: Blob, parts: Parts, placed: Sequence[DataSegment], segments: Sequence[Blob]
 ) -> Iterator[Blob]:
     """The bytes of a whole file as a sequence of pieces. Large pieces are never copied or joined."""
     yield head
     written = len(head)
     for where, segment in zip(placed, segments, strict=True):
-        start = extent.segment_base + where.offset
+        start = parts.segment_base + where.offset
         yield bytes(start - written)
         yield segment
         written = start + where.size

@@ -171,9 +171,9 @@ def _read(source: ByteSource) -> tuple[schema.Program, Segments]:
     data, name = source.view, source.name
     if data[4:8] != schema.IDENTIFIER:
         raise FormatError(f"{name}: not a .pte program; it looks like {looks_like(data)}")
-    extent = read_header(data, name)
+    parts = read_header(data, name)
     program = decode(
-        schema.Program, data[: extent.flatbuffer_end], identifier=schema.IDENTIFIER, what="program"
+        schema.Program, data[: parts.flatbuffer_end], identifier=schema.IDENTIFIER, what="program"
     )
     check_program(program)
-    return program, Segments(source, extent, program.segments, name)
+    return program, Segments(source, parts, program.segments, name)

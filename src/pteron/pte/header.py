@@ -4,7 +4,7 @@ from struct import Struct
 from typing import Any
 
 from pteron.errors import FormatError
-from pteron.pte.container import HEADER_AT, Extent
+from pteron.pte.container import HEADER_AT, Parts
 
 # magic, length of the header, length of the program from the start of the file, offset of the segments
 _SHORT = Struct("<4sIQQ")
@@ -15,23 +15,23 @@ _MAGIC = b"eh00"
 RESERVE = _LONG.size
 
 
-def read_header(data: memoryview, what: str) -> Extent:
+def read_header(data: memoryview, what: str) -> Parts:
     """The position of the file's parts. The oldest files have no header: the program is the whole file."""
     if data[HEADER_AT : HEADER_AT + 4] != _MAGIC:
-        return Extent(len(data))
+        return Parts(len(data))
     _, length, program_size, base = _unpack(_SHORT, data, what)
     if length < _SHORT.size:
         raise FormatError(f"{what}: extended header of {length} bytes, expected {_SHORT.size} or more")
     segment_bytes = _unpack(_LONG, data, what)[-1] if length >= _LONG.size else 0
-    extent = Extent(program_size, base, segment_bytes)
-    extent.check(data, what)
-    return extent
+    parts = Parts(program_size, base, segment_bytes)
+    parts.check(data, what)
+    return parts
 
 
-def write_header(head: bytearray, extent: Extent) -> None:
+def write_header(head: bytearray, parts: Parts) -> None:
     """Fill in the bytes that were reserved in `head`."""
     _LONG.pack_into(
-        head, HEADER_AT, _MAGIC, _LONG.size, extent.flatbuffer_end, extent.segment_base, extent.segment_bytes
+        head, HEADER_AT, _MAGIC, _LONG.size, parts.flatbuffer_end, parts.segment_base, parts.segment_bytes
     )
 
 

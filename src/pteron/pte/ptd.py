@@ -7,16 +7,7 @@ from typing import Annotated
 
 from pteron.errors import FormatError
 from pteron.pte.bytesource import ByteSource, Openable, Region
-from pteron.pte.container import (
-    HEADER_AT,
-    Blob,
-    Extent,
-    Segments,
-    extent_of,
-    file_chunks,
-    place,
-    write_file,
-)
+from pteron.pte.container import HEADER_AT, Blob, Parts, Segments, file_chunks, parts_of, place, write_file
 from pteron.pte.flat import decode, encode, i32, table, u8, u32
 from pteron.pte.schema import DataSegment, ScalarType
 from pteron.pte.sniff import looks_like
@@ -88,14 +79,14 @@ def _read(source: ByteSource) -> tuple[FlatTensor, Segments]:
     magic, length, start, size, base, segment_bytes = _HEADER.unpack_from(data, HEADER_AT)
     if magic != _MAGIC or length < _HEADER.size:
         raise FormatError(f"{name}: expected a {_MAGIC!r} header, found {magic!r} of {length} bytes")
-    extent = Extent(start + size, base, segment_bytes)
-    extent.check(data, name)
-    flat_tensor = decode(FlatTensor, data[: extent.flatbuffer_end], identifier=IDENTIFIER, what=name)
+    parts = Parts(start + size, base, segment_bytes)
+    parts.check(data, name)
+    flat_tensor = decode(FlatTensor, data[: parts.flatbuffer_end], identifier=IDENTIFIER, what=name)
     if flat_tensor.version > _NEWEST_VERSION:
         raise FormatError(f"{name}: version {flat_tensor.version} is newer than version {_NEWEST_VERSION}")
     for item in flat_tensor.named_data:
         check_index(item.segment_index, len(flat_tensor.segments), "segment", f"{name}: key {item.key!r}")
-    return flat_tensor, Segments(source, extent, flat_tensor.segments, name)
+    return flat_tensor, Segments(source, parts, flat_tensor.segments, name)
 
 
 def write_ptd(
@@ -111,8 +102,8 @@ def write_ptd(
     placed = place(segments, alignment)
     named = tuple(NamedData(key, index, layouts.get(key)) for index, key in enumerate(data))
     head = bytearray(encode(FlatTensor(0, placed, named), identifier=IDENTIFIER, reserve=_RESERVE))
-    extent = extent_of(len(head), placed, alignment)
+    parts = parts_of(len(head), placed, alignment)
     flatbuffer_size = len(head) - _RESERVE
-    places = (_RESERVE, flatbuffer_size, extent.segment_base, extent.segment_bytes)
+    places = (_RESERVE, flatbuffer_size, parts.segment_base, parts.segment_bytes)
     _HEADER.pack_into(head, HEADER_AT, _MAGIC, _HEADER.size, *places)
-    write_file(path, file_chunks(head, extent, placed, segments))
+    write_file(path, file_chunks(head, parts, placed, segments))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pteron.pte import schema
-from pteron.pte.container import Blob, extent_of, file_chunks, place, write_file
+from pteron.pte.container import Blob, file_chunks, parts_of, place, write_file
 from pteron.pte.flat import encode
 from pteron.pte.header import RESERVE, write_header
 from pteron.pte.validate import check_program
@@ -19,9 +19,9 @@ def program_chunks(
     program = replace(program, segments=placed)
     check_program(program)
     head = bytearray(encode(program, identifier=schema.IDENTIFIER, reserve=RESERVE))
-    extent = extent_of(len(head), placed, alignment)
-    write_header(head, extent)
-    return file_chunks(head, extent, placed, segments)
+    parts = parts_of(len(head), placed, alignment)
+    write_header(head, parts)
+    return file_chunks(head, parts, placed, segments)
 
 
 def write_pte(

@@ -19,7 +19,7 @@ class Server(uvicorn.Server):
     """Closes connections whose time is up. Told to end, it ends the answers that are being made."""
 
     def __init__(self, app: Starlette, limits: Limits, **options: Any) -> None:
-        super().__init__(Config(app, limits, **options))
+        super().__init__(ServerConfig(app, limits, **options))
 
     async def on_tick(self, counter: int) -> bool:
         """uvicorn calls it ten times a second."""
@@ -33,7 +33,7 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-class Config(uvicorn.Config):
+class ServerConfig(uvicorn.Config):
     def __init__(self, app: Starlette, limits: Limits, **options: Any) -> None:
         super().__init__(app, http=Connection, ws="none", timeout_graceful_shutdown=5, **options)
         self.limits = limits
@@ -42,7 +42,7 @@ class Config(uvicorn.Config):
 class Connection(H11Protocol):
     """A client's connection. It knows since when the client owes it something."""
 
-    def __init__(self, config: Config, *args: Any, **options: Any) -> None:
+    def __init__(self, config: ServerConfig, *args: Any, **options: Any) -> None:
         super().__init__(config, *args, **options)
         self.conn = PlainBodies(h11.SERVER)
         self._limits = config.limits

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from pteron.fusion.chains import Step
+from pteron.fusion.chains import ChainStep
 from pteron.ir.dtypes import DType
 from pteron.ir.op import find
 from pteron.ops.elementwise import ElementwiseRule
@@ -449,27 +449,27 @@ sample("pteron.add_rms_norm", lambda n: [
     F(n, 36), F(n, 36), W(36), 1e-5, [F(n, 36), F(n, 36)]], [DType.float32])  # fmt: skip
 
 
-def _step(name: str, *operands: str) -> Step:
+def _step(name: str, *operands: str) -> ChainStep:
     """A float operator without attributes, as a step of a chain."""
     spec = find(f"aten.{name}")
     assert spec is not None and isinstance(spec.rule, ElementwiseRule)
     found = spec.rule.describe(*[F()] * len(operands), F())
     assert found is not None
-    return Step(found.expression, found.scalars, found.integer, operands, "float32")
+    return ChainStep(found.expression, found.scalars, found.integer, operands, "float32")
 
 
 _STEPS = [
-    Step("a + s0 * b", (2,), False, ("a", "b"), "float32"),
+    ChainStep("a + s0 * b", (2,), False, ("a", "b"), "float32"),
     _step("mul.Tensor", "t0", "c"),
     *(_step(f"{name}.default", f"t{i}") for i, name in enumerate(_FLOAT.split(), start=1)),
 ]
 _CASTS = [
-    Step("x + s0", (7,), True, ("b",), "int8"),
-    Step("x", (), True, ("t0",), "uint8"),
-    Step("x", (), True, ("t1",), "bool"),
-    Step("select(c, s0 + b, a != zero)", (-math.inf,), False, ("t2", "a", "c"), "float16"),
-    Step("x", (), False, ("t3",), "bfloat16"),
-    Step("x", (), False, ("t4",), "int32"),
+    ChainStep("x + s0", (7,), True, ("b",), "int8"),
+    ChainStep("x", (), True, ("t0",), "uint8"),
+    ChainStep("x", (), True, ("t1",), "bool"),
+    ChainStep("select(c, s0 + b, a != zero)", (-math.inf,), False, ("t2", "a", "c"), "float16"),
+    ChainStep("x", (), False, ("t3",), "bfloat16"),
+    ChainStep("x", (), False, ("t4",), "int32"),
 ]
 sample("pteron.chain", lambda n: [[F(n, 3), F(3), F(n, 1)], _STEPS, F(n, 3)], [DType.float32])
 sample("pteron.chain", lambda n: [[X(n, 3), I(3), X(n, 1)], _CASTS, I(n, 3)], FLOATS)

@@ -14,7 +14,7 @@ from typing import Any
 import wgpu
 
 from pteron.gpu.device import Command
-from pteron.gpu.wgpu.device import WgpuDevice
+from pteron.gpu.wgpu.wgpu_device import WgpuDevice
 
 FEATURE = "timestamp-query"
 QUERIES_PER_SET = 4096  # the maximum in WebGPU

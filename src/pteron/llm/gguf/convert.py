@@ -9,12 +9,12 @@ from os import PathLike
 from pathlib import Path
 
 from pteron.errors import InputError
+from pteron.llm.gguf.assemble import Blob, Fact, assemble
 from pteron.llm.gguf.calibrate import TEXT, input_importance
 from pteron.llm.gguf.config import Config, read_config
-from pteron.llm.gguf.decoder import Decoder
 from pteron.llm.gguf.exact import ExactWeights
+from pteron.llm.gguf.graph_writer import GraphWriter
 from pteron.llm.gguf.layout import check_groups, check_tensors
-from pteron.llm.gguf.program import Blob, Fact, assemble
 from pteron.llm.gguf.source import GgufFile
 from pteron.llm.gguf.stock import StockWeights
 from pteron.llm.gguf.vocabulary import Vocabulary, read_vocabulary
@@ -80,7 +80,7 @@ def convert(
     else:
         weights = ExactWeights(file, _share_of(parameters, 0, "converting", report))
 
-    decoder = Decoder(config, weights, max_seq_len, max_context)
+    decoder = GraphWriter(config, weights, max_seq_len, max_context)
     graph = decoder.build()
     report(WRITING_AT, "writing")
     facts = _facts(config, vocabulary, max_seq_len, max_context)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pteron.errors import FormatError
 from pteron.llm.gguf.codes import Coded, code, joined
-from pteron.llm.gguf.delegate import DelegateBuilder, Value
+from pteron.llm.gguf.delegate_builder import DelegateBuilder, Value
 from pteron.llm.gguf.formats import FORMATS, decode_blocks
 from pteron.llm.gguf.quantize import Floats
 from pteron.llm.gguf.source import GgufFile

@@ -40,7 +40,7 @@ Fact: TypeAlias = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class TensorInfo:
+class TensorEntry:
     name: str
     dims: tuple[int, ...]  # as the file has them: the innermost first
     type: int
@@ -160,7 +160,7 @@ class Reader:
 
     def _tensor(
         self, entry: tuple[str, tuple[int, ...], int, int], start: int, block_sizes: BlockSizes
-    ) -> TensorInfo:
+    ) -> TensorEntry:
         name, dims, kind, offset = entry
         if kind not in block_sizes:
             raise UnsupportedError(f"{self.name}: tensor {name!r} has an unknown type: {kind}")
@@ -170,7 +170,7 @@ class Reader:
                 f"tensor {name!r} has dimensions {dims}, which do not make blocks of {elements}"
             )
         self._at = min(start + offset, len(self._data))
-        return TensorInfo(name, dims, kind, self._take(prod(dims) // elements * nbytes))
+        return TensorEntry(name, dims, kind, self._take(prod(dims) // elements * nbytes))
 
     def _refuse_overlap(self, entries: list[tuple[str, tuple[int, ...], int, int]]) -> None:
         """Tensors that share bytes would let a small file ask for the work of a large one."""

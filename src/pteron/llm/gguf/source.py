@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pteron.errors import FormatError, UnsupportedError
 from pteron.llm.gguf.quantize import Floats
-from pteron.llm.gguf.reader import Reader, TensorInfo
+from pteron.llm.gguf.reader import Reader, TensorEntry
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class GgufFile:
         self.name = str(path)
         reader = Reader(path, _BLOCK_SIZES)
         self._facts = reader.facts
-        self._tensors: dict[str, TensorInfo] = reader.tensors
+        self._tensors: dict[str, TensorEntry] = reader.tensors
         if self.get("split.count", int, 1) > 1:
             raise UnsupportedError(
                 f"{self.name}: one part of a split model: merge the parts first (gguf-split --merge)"
@@ -102,7 +102,7 @@ class GgufFile:
         chosen: NDArray[np.uint8] = stored.reshape(*self.shape(name)[:-1], -1)[rows]
         return chosen
 
-    def _tensor(self, name: str) -> TensorInfo:
+    def _tensor(self, name: str) -> TensorEntry:
         try:
             return self._tensors[name]
         except KeyError:

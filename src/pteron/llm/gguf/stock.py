@@ -8,7 +8,7 @@ from functools import reduce
 
 import numpy as np
 
-from pteron.llm.gguf.delegate import DelegateBuilder, Value
+from pteron.llm.gguf.delegate_builder import DelegateBuilder, Value
 from pteron.llm.gguf.quantize import Floats, Quantized, quantize
 from pteron.llm.gguf.source import GgufFile
 from pteron.llm.gguf.weights import EMBEDDING, HEAD, Order, Weights

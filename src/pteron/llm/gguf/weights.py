@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pteron.llm.gguf.delegate import DelegateBuilder, Value
+from pteron.llm.gguf.delegate_builder import DelegateBuilder, Value
 from pteron.llm.gguf.quantize import Floats
 from pteron.llm.gguf.source import GgufFile
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from pteron.llm.gguf.config import Config
-from pteron.llm.gguf.delegate import PREPACK, DelegateBuilder, Value
+from pteron.llm.gguf.delegate_builder import PREPACK, DelegateBuilder, Value
 from pteron.llm.gguf.quantize import Floats
 from pteron.llm.gguf.rotary import halves_from_pairs, rotation_tables
 from pteron.llm.gguf.weights import Order, Weights
 from pteron.pte.vulkan import VkGraph
 
 
-class Decoder:
+class GraphWriter:
     """Writes the model's operators into a DelegateBuilder."""
 
     def __init__(self, config: Config, weights: Weights, max_seq_len: int, max_context: int) -> None:
