@@ -46,9 +46,9 @@ class Program:
         tuner: Tuner | None = None,
         origin: Callable[[], tuple[Any, ...]] | None = None,
     ) -> None:
-        """Use `pteron.load`.
+        """Call `pteron.load` instead.
 
-        graphs: what `lower_all` made of the file. origin: how to load the program elsewhere, for pickling.
+        graphs: the result of `lower_all`. origin: how to load the program again after pickling.
         """
         self.file = file
         self.device = device
@@ -147,7 +147,7 @@ class Program:
 def lower_all(
     file: ProgramFile, passes: Iterable[str] | None = None, max_nodes: int = MAX_NODES
 ) -> dict[str, Graph]:
-    """All methods, lowered and fused. One error lists all that stands in the way of any of them."""
+    """Lower and fuse all methods. One error lists the problems of all methods."""
     passes = None if passes is None else list(passes)
     graphs: dict[str, Graph] = {}
     problems: dict[str, list[Problem]] = {}

@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_named(annotation: Any, given: Any, message: str) -
 
 
 def test_a_rule_must_declare_all_that_it_takes() -> None:
-    with pytest.raises(TypeError, match=r"parameter `b`: .* does not say what an operator takes"):
+    with pytest.raises(TypeError, match=r"parameter `b`: .* is not the annotation of an operator argument"):
 
         @op("tests.undeclared")
         def undeclared(a: LiveTensor, b: Any, out: LiveTensor) -> None: ...

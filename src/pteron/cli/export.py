@@ -31,7 +31,7 @@ def export(
     ],
     output: Annotated[Path, typer.Argument(help="The .pte file to write.")],
     quantize: Annotated[
-        Quantize | None, typer.Option(help="Keep the weights of linears and embeddings in so many bits.")
+        Quantize | None, typer.Option(help="Store the weights of linears and embeddings in this many bits.")
     ] = None,
     group_size: Annotated[int, typer.Option(min=4, help="How many quantised weights share a scale.")] = 32,
     partition: Annotated[

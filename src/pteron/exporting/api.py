@@ -45,20 +45,20 @@ def export(
 ) -> Export:
     """Export a module, and write it to `path` if given. The module is not changed.
 
-    example_inputs: a tuple of arguments, as large as they can become.
-    dynamic_shapes: which dimensions may be smaller, as `torch.export.export` takes it.
-    quantize: "4bit" or "8bit" for the weights of linear layers and embeddings, `group_size` to a scale.
-        Kernels read 4-bit weights as they are; 8-bit ones make the file smaller, but each call unpacks them.
-    partition: False leaves all operators outside of the Vulkan delegate. Pteron runs them all the same.
-    compile_options: for ExecuTorch's `VulkanPartitioner`, such as {"force_fp16": True}.
-    constant_methods: numbers and strings that the file keeps as methods, such as {"get_max_seq_len": 128}.
+    example_inputs: a tuple of arguments, at their largest size.
+    dynamic_shapes: the dimensions that may be smaller, in the format of `torch.export.export`.
+    quantize: "4bit" or "8bit" weights in linear layers and embeddings, with one scale per `group_size`.
+        Kernels read 4-bit weights directly. 8-bit weights make the file smaller, but each call unpacks them.
+    partition: False puts no operators into the Vulkan delegate. Pteron runs them anyway.
+    compile_options: options of ExecuTorch's `VulkanPartitioner`, such as {"force_fp16": True}.
+    constant_methods: numbers and strings to store as methods, such as {"get_max_seq_len": 128}.
     """
     if quantize not in (None, *QUANTIZATIONS):
         raise InputError(
             f"quantize must be {' or '.join(map(repr, QUANTIZATIONS))} or None, not {quantize!r}"
         )
     if quantize is not None and not partition:
-        raise InputError("quantised weights exist only inside the delegate: quantize needs partition=True")
+        raise InputError("only the delegate supports quantized weights: quantize needs partition=True")
     if group_size < 1 or group_size % 4:
         raise InputError(f"group_size must be a multiple of 4, not {group_size}")
     lowering, prepare = exporters()
@@ -66,9 +66,9 @@ def export(
         raise InputError(
             f"example_inputs must be a tuple of arguments, not {type(example_inputs).__name__}: write (x,)"
         )
-    with quiet(), weights.layer_by_layer():
-        ready = weights.copy_for_export(module)
-        kept = weights.quantize_weights(ready, QUANTIZATIONS[quantize], group_size) if quantize else ()
+    with quiet(), prepare.layer_by_layer():
+        ready = prepare.copy_for_export(module)
+        kept = prepare.quantize_weights(ready, QUANTIZATIONS[quantize], group_size) if quantize else ()
         lowered = lowering.lower(
             ready,
             tuple(example_inputs),

@@ -12,9 +12,9 @@ from torch import nn
 from torchao.quantization.granularity import PerGroup
 from torchao.quantization.quant_api import IntxWeightOnlyConfig, quantize_
 
-EMBEDDING_BLOCK = 32  # the delegate's embedding reads rows in blocks of so many weights
+EMBEDDING_BLOCK = 32  # the delegate's embedding reads a row in blocks of this many weights
 ATTENTION = "torch's attention reads its weights as tensors of floats"
-LINEAR_BLOCK = 4  # the exporter pads scales to so many outputs, and then fails to trace its own operator
+LINEAR_BLOCK = 4  # the exporter pads scales to a multiple of this, and cannot trace the padded operator
 
 
 def copy_for_export(module: nn.Module) -> nn.Module:
@@ -24,7 +24,7 @@ def copy_for_export(module: nn.Module) -> nn.Module:
 
 
 def quantize_weights(module: nn.Module, bits: int, group_size: int) -> tuple[str, ...]:
-    """Quantise linears and embeddings in place, to 4 or 8 bits. Tells which keep their weights, and why."""
+    """Quantize linears and embeddings to 4 or 8 bits in place. Returns the unchanged ones, and why."""
     kept = []
     dtype = {4: torch.int4, 8: torch.int8}[bits]
     config = IntxWeightOnlyConfig(weight_dtype=dtype, granularity=PerGroup(group_size))
@@ -47,7 +47,7 @@ def quantize_weights(module: nn.Module, bits: int, group_size: int) -> tuple[str
 
 @contextmanager
 def layer_by_layer() -> Iterator[None]:
-    """Without torch's fused transformer layer, which cannot take quantised weights."""
+    """Disable torch's fused transformer layer, which does not support quantized weights."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -57,16 +57,16 @@ def layer_by_layer() -> Iterator[None]:
 
 
 def _obstacle(layer: nn.Linear | nn.Embedding, bits: int, group_size: int) -> str | None:
-    """Why the delegate could not run this layer with quantised weights."""
+    """Why the delegate cannot run this layer with quantized weights; None if it can."""
     rows, width = layer.weight.shape
     if not layer.weight.is_floating_point():
         return f"its weights are {layer.weight.dtype}"
     if width % group_size:
-        return f"rows of {width} weights do not divide into groups of {group_size}"
+        return f"rows of {width} weights are not a multiple of the group size {group_size}"
     if isinstance(layer, nn.Embedding) and layer.max_norm is not None:
         return "max_norm changes its weights"
     if bits == 4 and isinstance(layer, nn.Linear) and rows % LINEAR_BLOCK:
-        return f"{rows} outputs do not divide into blocks of {LINEAR_BLOCK}"
+        return f"{rows} outputs are not a multiple of {LINEAR_BLOCK}"
     if bits == 4 and isinstance(layer, nn.Embedding) and width % EMBEDDING_BLOCK:
-        return f"rows of {width} weights do not divide into blocks of {EMBEDDING_BLOCK}"
+        return f"rows of {width} weights are not a multiple of {EMBEDDING_BLOCK}"
     return None
