@@ -43,7 +43,7 @@ def _node(index: int, new: Replacement) -> Node:
 
 
 class Uses:
-    """Who reads and writes what in a graph: what a pass must know before it moves anything."""
+    """The readers and writers of every value. A pass checks them before it moves a node."""
 
     def __init__(self, graph: Graph) -> None:
         self.readers: dict[ValueId, list[Node]] = defaultdict(list)
@@ -63,5 +63,5 @@ class Uses:
         return tensor.id in self._outputs
 
     def is_settled(self, tensor: Tensor) -> bool:
-        """Whether the tensor is written once and never again, so that reading it later is the same."""
+        """Whether the tensor is written only once: then a later read gives the same result."""
         return tensor.id not in self._moving

@@ -25,7 +25,7 @@ SDPA = "sdpa_with_kv_cache.default"
 
 
 def _work(call: LiveArguments) -> Work:
-    """That of attention, but only some rows of the tables are read."""
+    """The work of attention; of the tables, only some rows are read."""
     attention = sdpa_with_kv_cache_work(call)
     return replace(attention, parts={**attention.parts, **table_rows(call, call["q"].shape[1])})
 
@@ -52,7 +52,7 @@ def rotary_sdpa_with_kv_cache(
     scale: float | None,
     outs: tuple[LiveTensor, LiveTensor],
 ) -> list[Route]:
-    """`row` is where the tables begin for halves that turn; None: neighbours turn."""
+    """`row` is the first table row, if halves are rotated; None: neighbours are rotated."""
     turned, out = outs
     turn = rotation(q, k, cos, sin, row)
     check_room(k, key_cache, start_pos)
@@ -125,7 +125,7 @@ def _rotary_before(sdpa: Node, uses: Uses) -> Node | None:
         results == [turned_q, turned_k]
         and len(_args(rotary)[2].max_shape) == 2  # one table for all of a batch
         and all(uses.readers[t.id] == [sdpa] and not uses.is_output(t) for t in results)
-        # Keys are rounded once on their way into the cache: it must be what they were rounded to before.
+        # Keys are rounded once, to the cache's dtype. Without fusion they are rounded to this dtype too.
         and (turned_k.dtype, v.dtype) == (key_cache.dtype, value_cache.dtype)
         and key_cache is not value_cache
         and key_cache.max_shape == value_cache.max_shape

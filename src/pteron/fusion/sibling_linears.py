@@ -64,23 +64,27 @@ def linears(
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A linear operator: what several of them become, and where its constants have the columns."""
+class JoinedOperator:
+    """A linear operator: the operator that replaces several, and the column axis of each constant."""
 
     together: str
     axes: Mapping[str, int]  # by the name of the argument; the weight comes first
 
 
 KINDS = {
-    "aten.linear.default": Kind("pteron.linears", {"weight": 0, "bias": 0}),
-    "et_vk.linear_q4gsw.default": Kind("pteron.linears_q4gsw", {"weights": 0, "scales": 1, "bias": 0}),
-    "pteron.linear_affine.default": Kind("pteron.linears_affine", {"weights": 0, "scales": 0, "bias": 0}),
+    "aten.linear.default": JoinedOperator("pteron.linears", {"weight": 0, "bias": 0}),
+    "et_vk.linear_q4gsw.default": JoinedOperator(
+        "pteron.linears_q4gsw", {"weights": 0, "scales": 1, "bias": 0}
+    ),
+    "pteron.linear_affine.default": JoinedOperator(
+        "pteron.linears_affine", {"weights": 0, "scales": 0, "bias": 0}
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A node that may have siblings, and what makes them so."""
+    """A linear node. Nodes with equal `kin` can be joined."""
 
     node: Node
     constants: dict[str, Tensor]
@@ -102,13 +106,13 @@ def fuse(graph: Graph) -> Graph:
             args[name] = joined_constant(graph, [each.constants[name] for each in family], kind.axes[name])
         *read, _ = args.values()
         outs = tuple(each.node.args[-1] for each in family)
-        # The first one's place: their input is there by then, and constants always are.
+        # In the place of the first: their common input is computed by then.
         replacements[first.index] = Replacement(kind.together, (*read, outs), tuple(_replaced(family, uses)))
     return rebuild(graph, replacements)
 
 
 def _replaced(family: list[Linear], uses: Uses) -> Iterator[Node]:
-    """The linears, and views that only the later ones read: these read the first one's from now on."""
+    """The nodes to replace: the linears, and views that only the later ones read."""
     first = family[0].node.args[0]
     for linear in family:
         x = linear.node.args[0]
@@ -124,7 +128,7 @@ def _families(graph: Graph, uses: Uses) -> Iterator[list[Linear]]:
     alike: dict[tuple[Any, ...], list[list[Linear]]] = defaultdict(list)
     for node in graph.nodes:
         linear = _linear(node, uses)
-        # A weight that others read too, such as an embedding's table, would have to be there twice.
+        # A weight that other nodes read too, such as an embedding table, would be stored twice.
         if linear is None or readers[id(linear.weight.constant)] > 1:
             continue
         families = alike[linear.kin]
@@ -140,7 +144,7 @@ def _has_room(family: list[Linear], another: Linear) -> bool:
 
 
 def _linear(node: Node, uses: Uses) -> Linear | None:
-    """A node as one that may have siblings; None if it cannot."""
+    """A node as a `Linear`; None if it cannot be joined."""
     kind = KINDS.get(node.name)
     if kind is None or node.when is not None:
         return None
@@ -160,7 +164,7 @@ def _linear(node: Node, uses: Uses) -> Linear | None:
 
 
 def _meaning(x: Tensor, uses: Uses) -> Any:
-    """The same for two tensors that are equal because they are the same view of the same tensor."""
+    """A key that is equal for two equal views of the same tensor."""
     node = uses.writer.get(x.id)
     if node is None or node.op.alias is None or node.when is not None:
         return x.id

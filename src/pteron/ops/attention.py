@@ -158,7 +158,7 @@ def attention(
 
 @dataclass(frozen=True, slots=True)
 class Operands(Shared):
-    """What the kernels have in common, and the sizes of the queries and keys."""
+    """The common part of the dispatches, and the sizes of the queries and keys."""
 
     queries: Heads
     keys: Heads

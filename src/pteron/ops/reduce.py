@@ -38,18 +38,18 @@ Dims: TypeAlias = Sequence[int] | int | None
 LONG = 256
 MOST_PARTS = 16384
 LANES = 64  # of a workgroup that reduces
-SHARE = 4096  # elements that are enough for a workgroup
-MANY = 512  # outputs that are enough for all of a GPU
+SHARE = 4096  # elements per workgroup
+MANY = 512  # this many outputs keep a whole GPU busy
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """WGSL: how elements become a state, how states join, what the state says."""
+    """A reduction in WGSL: make a state from an element, merge two states, get the result from a state."""
 
     lift: str  # a state from the element `x` at place `k`
     merge: str  # a state from the states `a` and `b`
     finish: str = "s"
-    nothing: str | None = None  # the state of no elements, where there is one
+    nothing: str | None = None  # the state of zero elements, if there is one
     kind: str = "f32"  # the type of the state, or the fields of it
 
     @property

@@ -26,13 +26,13 @@ from pteron.ir.rule import (
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """How the elements of heads turn: by which rows of which tables, how many of them, and in which pairs."""
+    """How the elements of a head are rotated: the tables, their first row, how many elements, which pairs."""
 
     cos: LiveTensor
     sin: LiveTensor
     start: LiveInt
     turned: int
-    halves: bool  # of what turns, or else neighbours
+    halves: bool  # pairs are (i, i + D/2); else neighbours (2i, 2i + 1)
 
     @property
     def axis(self) -> int:
@@ -52,7 +52,7 @@ class Rotation:
         return {"HALVES": self.halves}
 
     def of(self, x: LiveTensor, out: LiveTensor) -> Dispatch:
-        """Turn the heads of x."""
+        """Rotate the heads of x."""
         out.resize(x.shape)
         count = quads(x.numel)
         own_table = self.cos.rank == 3 and self.cos.shape[0] > 1
@@ -71,7 +71,7 @@ class Rotation:
 def rotation(
     xq: LiveTensor, xk: LiveTensor, cos: LiveTensor, sin: LiveTensor, start_pos: LiveInt | None
 ) -> Rotation:
-    """With a position, halves turn, by the rows from there on; without, neighbours, by the rows there are."""
+    """With a start position: rotate halves, by table rows from there. Without: neighbours, from row 0."""
     check(
         xq.rank == xk.rank == 4, f"q {describe(xq.shape)} and k {describe(xk.shape)} must have 4 dimensions"
     )
@@ -115,7 +115,7 @@ def _work(call: LiveArguments) -> Work:
 
 
 def table_rows(call: LiveArguments, length: int) -> dict[str, int]:
-    """The bytes of the tables' rows for so many positions."""
+    """The bytes of the table rows for `count` positions."""
     return {name: first_rows(call[name], length) for name in ("cos", "sin")}
 
 
@@ -136,7 +136,7 @@ def apply_rotary_emb_hf(
     start_pos: LiveInt,
     outs: Sequence[LiveTensor],
 ) -> list[Dispatch]:
-    """Halves of the first elements of a head, as many as the table is wide, turn into each other."""
+    """Rotate the halves of a head's first elements, as many as the table is wide."""
     turn = rotation(xq, xk, cos, sin, start_pos)
     return [turn.of(xq, outs[0]), turn.of(xk, outs[1])]
 

@@ -35,7 +35,7 @@ from pteron.ops.shapes import dimension
 SUM_OF_SQUARES = Reduction("x * x", "a + b", "inverseSqrt(s / f32(p.width) + p.eps), 0.0", "0.0")
 # The maximum, and the sum of exponentials relative to it: the lower of two sums is brought to the higher top.
 _LEAD = "a.top > b.top"
-_FALL = "exp(min(a.top, b.top) - max(max(a.top, b.top), -3.4028234e38))"  # what is -inf falls from any number
+_FALL = "exp(min(a.top, b.top) - max(max(a.top, b.top), -3.4028234e38))"  # also correct if one top is -inf
 MAX_AND_SUM = Reduction(
     "state_t(x, 1.0)",
     f"state_t(max(a.top, b.top), select(b.sum, a.sum, {_LEAD}) + select(a.sum, b.sum, {_LEAD}) * {_FALL})",
@@ -43,9 +43,9 @@ MAX_AND_SUM = Reduction(
     kind="top: f32, sum: f32",
 )
 
-SHORT = 32  # elements of a row that is not worth a workgroup
-LONG = 1024  # elements of a row that is worth many lanes
-FEW = 4  # rows that are no work for the eight lanes of a software adapter, if each takes one
+SHORT = 32  # a row with at most this many elements does not need a workgroup
+LONG = 1024  # a row with at least this many elements is shared by many lanes
+FEW = 4  # with at most this many rows, eight lanes with one row each would be mostly idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The endpoints, and what stands between them and the model."""
+"""The HTTP endpoints, and their connection to the scheduler."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def create_app(
 ) -> Starlette:
     """An ASGI application that serves a model. `make_server` runs it with limits on connections too.
 
-    sessions: how many answers are made at the same time, each with a KV state of its own.
-    queue: how many more may wait; those beyond get status 429.
-    api_key: what clients must send; hosts: the Host headers that are answered to (None: any).
+    sessions: the number of answers at the same time, each with its own KV state.
+    queue: the number of requests that may wait; more get status 429.
+    api_key: the key that clients must send. hosts: the accepted Host headers (None: any).
     allow_special: messages may write control tokens (see `LanguageModel.encode`).
     """
     scheduler = Scheduler(sessions, queue, llm.reload)
@@ -85,7 +85,7 @@ def make_server(
     **options: Any,
 ) -> Server:
     """A server to `run()`. The other options are those of `create_app`."""
-    # A web page can have its browser call a local server by a name of its own: only local names are answered.
+    # A web page can make a browser call a local server under another host name: accept only local names.
     options.setdefault("hosts", LOOPBACK if host in LOOPBACK else None)
     limits = limits or Limits()
     app = create_app(llm, limits=limits, **options)
@@ -96,14 +96,14 @@ def serve(llm: LanguageModel, **options: Any) -> None:
     """Serve a model until the process is interrupted. The options are those of `make_server`."""
     limits: Limits = options.setdefault("limits", Limits())
     _allow_open_files(limits.connections + 100)
-    # The event loop waits this long for Python's lock at every step while the scheduler's thread computes.
+    # How long the event loop waits for Python's lock while the scheduler's thread computes.
     sys.setswitchinterval(0.0005)
     with suppress(KeyboardInterrupt):
         make_server(llm, **options).run()
 
 
 def _allow_open_files(count: int) -> None:
-    """Every connection is an open file, and systems often allow a process only a thousand until it asks."""
+    """Raise the limit on open files: every connection is one, and the default is often about a thousand."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -154,7 +154,7 @@ class Endpoints:
         return await self._respond(http, parse_completion, CompletionForm(self.name))
 
     async def _respond(self, http: HttpRequest, parse: Callable[[bytes], Request], form: Form) -> Response:
-        """Every request has a place before any work is done for it, and is refused if there is none."""
+        """Reserve a place for the request before any work is done. Refuse it if there is none."""
         _check_content_type(http)
         body = await self._bodies.read(http)
         with _as_api_errors(), self._place():
@@ -175,7 +175,7 @@ class Endpoints:
             self._preparing -= 1
 
     def _prepare(self, parse: Callable[[bytes], Request], body: bytes) -> tuple[Request, Stream]:
-        """Not in the event loop: reading a large body and tokenizing a long prompt take a while."""
+        """Runs outside the event loop: parsing a large body and tokenizing a long prompt take time."""
         request = parse(body)
         return request, self.llm.stream(request.prompt, allow_special=self._allow_special, **request.options)
 
@@ -189,7 +189,7 @@ def _check_content_type(http: HttpRequest) -> None:
 
 @contextmanager
 def _as_api_errors() -> Iterator[None]:
-    """What can go wrong before an answer begins, in OpenAI's form."""
+    """Turn errors before an answer begins into OpenAI's format."""
     try:
         yield
     except ContextFull as error:
@@ -205,7 +205,7 @@ def _as_api_errors() -> Iterator[None]:
 
 
 class Pieces:
-    """The pieces of a stream that the scheduler runs, as the event loop sees them."""
+    """The pieces of a stream that the scheduler runs, for the event loop."""
 
     def __init__(self, scheduler: Scheduler, stream: Stream) -> None:
         loop = asyncio.get_running_loop()
@@ -231,7 +231,7 @@ class Pieces:
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events. However it ends, and if the client leaves, the answer ends with it."""
+    """Server-sent events. When the response ends, or the client leaves, the answer is cancelled."""
 
     def __init__(self, pieces: Pieces, events: AsyncIterator[bytes]) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
@@ -307,7 +307,7 @@ async def _answer_http_error(http: HttpRequest, error: Exception) -> Response:
 
 
 async def _answer_fault(http: HttpRequest, error: Exception) -> Response:
-    """A mistake of the server's own. The log has the rest."""
+    """An internal error. The log has the traceback."""
     return JSONResponse(ApiError(500, "the server failed").body, 500)
 
 

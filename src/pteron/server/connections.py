@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn's, and what it lacks against clients that keep it waiting."""
+"""uvicorn's HTTP server, with limits for clients that keep it waiting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pteron.server.requests import ApiError
 
 
 class Server(uvicorn.Server):
-    """Closes connections whose time is up. Told to end, it ends the answers that are being made."""
+    """Closes connections after a timeout. At shutdown it ends the running answers."""
 
     def __init__(self, app: Starlette, limits: Limits, **options: Any) -> None:
         super().__init__(ServerConfig(app, limits, **options))
@@ -40,7 +40,7 @@ class ServerConfig(uvicorn.Config):
 
 
 class Connection(H11Protocol):
-    """A client's connection. It knows since when the client owes it something."""
+    """A client's connection. It knows since when it waits for the client."""
 
     def __init__(self, config: ServerConfig, *args: Any, **options: Any) -> None:
         super().__init__(config, *args, **options)
@@ -56,7 +56,7 @@ class Connection(H11Protocol):
 
     @property
     def is_overdue(self) -> bool:
-        """Bodies that an endpoint reads have a limit of their own, and an answer that says so."""
+        """Whether the client has exceeded a timeout. `Bodies` has its own timeout and error."""
         now = self.loop.time()
         if self._stalled_since is not None:
             return now - self._stalled_since > self._limits.write_seconds
@@ -69,7 +69,7 @@ class Connection(H11Protocol):
             self._close_one()
 
     def _close_one(self) -> None:
-        """Make room. If all others are being answered, there is none for this one."""
+        """Close one connection to make room. If all others are being answered, close this one."""
         owing = [c for c in self.connections if isinstance(c, Connection) and c.owes_request]
         oldest = min(owing, key=lambda c: c._owed_since)
         self.connections.discard(oldest)
@@ -88,7 +88,7 @@ class Connection(H11Protocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, in the form in which all else is refused."""
+        """Refuse data that is not HTTP, with the same error format as other errors."""
         assert isinstance(self.conn, PlainBodies)
         error = ApiError(411, CHUNKED) if self.conn.was_chunked else ApiError(400, "the request is not HTTP")
         body = json.dumps(error.body).encode()

@@ -1,4 +1,4 @@
-"""Who is let in."""
+"""Check the host name and the API key of requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::\d{1,5})?")
 
 
 class Gate:
-    """Answers only to its own names, and to those who have the key."""
+    """Accepts only requests for its own host names that have the API key."""
 
     def __init__(self, app: ASGIApp, api_key: str | None, hosts: tuple[str, ...] | None) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""What one client may use of the server."""
+"""The limits for clients of the server."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Limits:
 
     body: the largest request; bodies: what all requests that are still arriving may hold together.
     header_seconds: for the head of a request; body_seconds: for the rest of it.
-    write_seconds: for a client to take some of an answer that is ready for it.
-    connections: beyond so many, the one that has owed a request for the longest time is closed.
+    write_seconds: for a client to read some of an answer that is ready.
+    connections: the maximum; beyond it, the one that has waited longest for its request is closed.
     """
 
     body: int = 4 << 20

@@ -1,4 +1,4 @@
-"""What clients ask, in OpenAI's words, checked. What cannot be done is refused, never ignored in silence."""
+"""Parse and check requests in OpenAI's format. Unsupported options are refused, never ignored silently."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pteron.llm.generate import Prompt
 
 
 class ApiError(Exception):
-    """An answer that is an error, in OpenAI's form."""
+    """An error response in OpenAI's format."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Request:
     echo: str  # what the answer begins with
 
 
-# Values that ask for nothing. Anything else would change the answer, and must not be passed over.
+# Unsupported fields, and the values without an effect. Other values would change the answer: refuse them.
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "n": (None, 1),
     "best_of": (None, 1),

@@ -1,4 +1,4 @@
-"""What clients get back, in OpenAI's words."""
+"""Responses in OpenAI's format."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DONE = event("[DONE]")
 
 
 class Form(ABC):
-    """How the answers of one endpoint look, whole and in chunks."""
+    """The response format of one endpoint, complete and in chunks."""
 
     prefix: str
     whole_object: str

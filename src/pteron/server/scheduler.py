@@ -21,7 +21,7 @@ Deliver: TypeAlias = Callable[[Piece | Exception], None]
 
 
 class QueueFull(PteronError):
-    """As many answers are being made, and are waiting, as may be."""
+    """All sessions are busy, and the queue is full."""
 
 
 class ModelLost(PteronError):
@@ -29,7 +29,7 @@ class ModelLost(PteronError):
 
 
 class SchedulerClosed(PteronError):
-    """The server is going down: it takes no more work, and cuts the answers that are being made."""
+    """The server is shutting down: it accepts no new work, and ends the running answers."""
 
     def __init__(self) -> None:
         super().__init__("the server is shutting down")
@@ -66,14 +66,14 @@ class Scheduler:
         return len(self._waiting)
 
     def check_room(self, more: int = 0) -> None:
-        """QueueFull if a job could not be taken now, with so many more on their way."""
+        """Raise QueueFull if there is no room for a job after `more` others."""
         if self.active + self.waiting + more >= self.sessions + self.queue:
             raise QueueFull(
                 f"{self.sessions} answers are being made and {self.queue} are waiting: try again later"
             )
 
     def submit(self, stream: Stream, deliver: Deliver) -> Job:
-        """Have a stream run. `deliver` is called in the scheduler's thread, with its pieces or its error."""
+        """Run a stream. The scheduler's thread calls `deliver` with its pieces or its error."""
         with self._changed:
             if self._closed:
                 raise SchedulerClosed()
@@ -86,14 +86,14 @@ class Scheduler:
             return job
 
     def cancel(self, job: Job) -> None:
-        """Stop a job, whether it waits, runs or is done. One that waited delivers nothing more."""
+        """Stop a job in any state. A waiting job delivers nothing more."""
         job.stream.cancel()
         with self._changed:
             if job in self._waiting:
                 self._waiting.remove(job)
 
     def stop(self) -> None:
-        """Take no more work, and end what there is: answers that are not complete get SchedulerClosed."""
+        """Accept no new work, and end all jobs: incomplete answers get SchedulerClosed."""
         with self._changed:
             self._closed = True
             for job in self._waiting:
@@ -104,7 +104,7 @@ class Scheduler:
             self._changed.notify()
 
     def close(self) -> None:
-        """Stop, and wait until everything has ended."""
+        """Stop, and wait until all jobs have ended."""
         self.stop()
         self._thread.join()
 
@@ -146,7 +146,7 @@ class Scheduler:
             return list(self._active)
 
     def _is_finished(self, job: Job) -> bool:
-        """Take one step of a job. Whatever goes wrong in it is the job's end, and never the thread's."""
+        """Run one step of a job. An error ends the job, never the thread."""
         try:
             piece = job.stream.step()
             if piece is None:
