@@ -115,7 +115,7 @@ def _work(call: LiveArguments) -> Work:
 
 
 def table_rows(call: LiveArguments, length: int) -> dict[str, int]:
-    """The bytes of the table rows for `count` positions."""
+    """The bytes of the table rows for `length` positions."""
     return {name: first_rows(call[name], length) for name in ("cos", "sin")}
 
 
