@@ -4,7 +4,6 @@ A trace function raises KeyboardInterrupt at one line after the other; real sign
 """
 
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -177,7 +176,3 @@ def test_closing_while_threads_are_in_calls(device):
             thread.join(timeout=60)
         assert not failures and len(finished) == 4
         assert all("closed" in text for text in finished)
-
-
-def test_signals_are_what_they_were():
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

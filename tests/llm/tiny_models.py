@@ -214,7 +214,7 @@ def stored_weights(path: Path, tiny: Tiny) -> dict[str, np.ndarray[Any, Any]]:
         tensor = graph.values[value].value
         assert isinstance(tensor, vulkan.VkTensor)
         kind = np.uint8 if tensor.datatype == vulkan.VkDataType.UINT8 else np.float32
-        return np.frombuffer(delegate.constant(tensor.constant_id, file.named_data), kind).reshape(
+        return np.frombuffer(delegate.constant(tensor.constant_id, file.named_data).view, kind).reshape(
             tensor.dims
         )
 
