@@ -58,7 +58,7 @@ PRODUCTS: dict[str, tuple[str, Callable[..., Any], Callable[[int], list[Any]]]] 
     ),
     "linear of float16 weights": (
         "linear.default",
-        lambda x, weight, bias: torch.nn.functional.linear(x, weight.float(), bias),
+        lambda x, weight, bias: torch.nn.functional.linear(x, weight.to(x.dtype), bias),
         lambda n: [floats(n, 36), Fixed(WEIGHT.half()), Fixed(BIAS)],
     ),
     "matrix of a file": ("mm.default", torch.mm, lambda n: [floats(n, 70), Fixed(WEIGHT)]),

@@ -226,7 +226,7 @@ class Product:
         """Whether all is float32 or all float16, or b, a weight, is float16 alone."""
         tensors = (self.a, *self.outs, *([self.added.c] if self.added else []))
         dtypes = {t.dtype for t in tensors}
-        return dtypes in ({self.b.dtype}, {DType.float32}) and self.b.dtype.is_float
+        return self.b.dtype in (DType.float32, DType.float16) and dtypes in ({self.b.dtype}, {DType.float32})
 
     @cached_property
     def _shared(self) -> Shared:
