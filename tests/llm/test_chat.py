@@ -144,7 +144,7 @@ def test_chat_in_a_terminal_survives_ctrl_c(model_folder: Path) -> None:
         os.close(keyboard)
         _read_until(screen, b"> ")
         _interrupt(chat, screen)  # at the prompt
-        assert b"/exit or Ctrl-D leaves" in _read_until(screen, b"\n> ")
+        assert b"/exit or Ctrl-D quits" in _read_until(screen, b"\n> ")
         os.write(screen, b"hello\n")
         _read_until(screen, b"hello\r\n")
         os.read(screen, 1)

@@ -17,7 +17,7 @@ LEAN = {
     "transformers/BertModel": "portable dynamic",
     "transformers/FalconForCausalLM alibi": "vulkan dynamic",
     "transformers/GPTNeoXForCausalLM": "vulkan dynamic",
-    "transformers/LlamaForCausalLM bfloat16": "vulkan static",
+    "transformers/LlamaForCausalLM bfloat16": "portable dynamic",
     "transformers/Phi3ForCausalLM": "pteron dynamic",
     "transformers/T5Model": "portable dynamic",
     "diffusers/AutoencoderTiny": "vulkan dynamic",
