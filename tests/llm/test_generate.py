@@ -109,7 +109,7 @@ def test_a_prompt_may_fill_the_context(llm: LanguageModel) -> None:
 
 
 def test_a_prompt_beyond_the_context_is_refused_before_anything_runs(llm: LanguageModel) -> None:
-    with pytest.raises(ContextFull, match=f"{CONTEXT + 1} tokens.*holds {CONTEXT}"):
+    with pytest.raises(ContextFull, match=f"{CONTEXT + 1} tokens.*has {CONTEXT}"):
         llm.stream([5] * (CONTEXT + 1))
 
 
