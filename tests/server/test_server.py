@@ -192,7 +192,7 @@ def test_values_out_of_range_are_refused(client: openai.OpenAI) -> None:
 
 
 def test_a_prompt_beyond_the_context_is_refused(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.BadRequestError, match=f"holds {CONTEXT}") as caught:
+    with pytest.raises(openai.BadRequestError, match=f"has {CONTEXT}") as caught:
         client.completions.create(model="tiny", prompt="x" * 500)
     assert caught.value.code == "context_length_exceeded"
 
