@@ -177,7 +177,7 @@ def test_a_first_load_measures_and_later_ones_do_not(device, folder, cache, time
         for rows in (3, ROWS, 1):
             check(method, folder, rows)
     assert device.allocated_nbytes == held
-    monkeypatch.setattr("pteron.measure.trials.hold", None)  # nobody may call it
+    monkeypatch.setattr("pteron.measure.trials._time_routes", None)  # nobody may call it
     with pteron.load(folder / "linear.pte", device=device, tune=True) as program:
         check(program.method(), folder, ROWS)
 
@@ -205,7 +205,7 @@ def test_a_program_that_refuses_zeros_is_loaded_all_the_same(device, folder, cac
     for _ in range(2):
         with pteron.load(folder / "linear.pte", device=device, tune=True) as program:
             check(program.method(), folder, ROWS)
-        monkeypatch.setattr("pteron.measure.trials.hold", None)  # it is not tried again
+        monkeypatch.setattr("pteron.measure.trials._time_routes", None)  # it is not tried again
 
 
 def test_a_cache_that_cannot_be_written_costs_the_measurement_alone(device, folder, timestamps, monkeypatch):
@@ -240,7 +240,7 @@ def test_the_command_measures_and_remembers(device, folder, cache, timestamps):
 
 
 def test_the_command_says_what_it_cannot_do(folder, monkeypatch):
-    monkeypatch.setattr("pteron.gpu.wgpu.timing.has_timestamps", lambda device: False)
+    monkeypatch.setattr("pteron.measure.trials.has_timestamps", lambda device: False)
     result = CliRunner().invoke(app, ["tune", str(folder / "linear.pte")])
     assert result.exit_code == 1 and "no timestamp queries" in result.stderr
     monkeypatch.undo()
