@@ -119,7 +119,7 @@ def write_file(path: str | os.PathLike[str], chunks: Iterable[Blob]) -> None:
     except BaseException as error:
         with suppress(OSError):
             Path(temporary).unlink()
-        if isinstance(error, OSError) and error.filename is None:  # such as a full disk
+        if isinstance(error, OSError) and error.errno and error.filename is None:  # such as a full disk
             error.filename = str(target)
         raise
 

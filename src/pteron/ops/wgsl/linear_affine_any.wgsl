@@ -9,10 +9,10 @@
 @group(0) @binding(5) var<storage, read_write> y: array<y_word>;  // [rows, columns]
 @group(0) @binding(6) var<uniform> p: Params;
 //#if SECOND
-@group(0) @binding(7) var<storage, read_write> y2: array<y2_word>;
+@group(0) @binding(7) var<storage, read_write> y2: array<y2_word>;  // [rows, columns2]
 //#end
 //#if THIRD
-@group(0) @binding(8) var<storage, read_write> y3: array<y3_word>;
+@group(0) @binding(8) var<storage, read_write> y3: array<y3_word>;  // [rows, columns3]
 //#end
 
 //#include affine_params

@@ -6,10 +6,10 @@
 @group(0) @binding(5) var<storage, read_write> y: array<f32>;  // [rows, columns]
 @group(0) @binding(6) var<uniform> p: Params;
 //#if SECOND
-@group(0) @binding(7) var<storage, read_write> y2: array<f32>;
+@group(0) @binding(7) var<storage, read_write> y2: array<f32>;  // [rows, columns2]
 //#end
 //#if THIRD
-@group(0) @binding(8) var<storage, read_write> y3: array<f32>;
+@group(0) @binding(8) var<storage, read_write> y3: array<f32>;  // [rows, columns3]
 //#end
 
 //#include affine_params
