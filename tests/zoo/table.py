@@ -7,7 +7,7 @@ import functools
 from tests.zoo import diffusion, images, text
 from tests.zoo.model import Model
 
-# Small ones of every kind, for `make test`; each in a mode that ExecuTorch can export it in.
+# Small ones of every kind, for `make test-all`; each in a mode that ExecuTorch can export it in.
 LEAN = {
     "timm/test_convnext": "vulkan static",
     "timm/test_efficientnet_ln": "vulkan dynamic",

@@ -1,4 +1,4 @@
-"""A dozen small models of the zoo, one mode each. `make zoo` tries all of them in every mode."""
+"""Small models of the zoo, one mode each; `make test-all` runs them. `make zoo` tries all models in every mode."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tests.zoo.table import LEAN, table
 from tests.zoo.trial import try_model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "mode"), LEAN.items())
 def test_the_model_equals_torch(name: str, mode: str, device: Device) -> None:
     result = try_model(table()[name], MODES[mode], device)
