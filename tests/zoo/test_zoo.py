@@ -1,4 +1,4 @@
-"""Small models of the zoo, one mode each; `make test-all` runs them. `make zoo` tries all models in every mode."""
+"""Small models of the zoo, one mode each, for `make test-all`. `make zoo` tries all models in every mode."""
 
 from __future__ import annotations
 
