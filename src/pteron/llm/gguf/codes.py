@@ -69,7 +69,7 @@ class Coded:
 
 
 def code(parts: Codes) -> Coded:
-    """Codes packed, and scales as narrow as they may be."""
+    """Pack the codes, and store the scales in the type that `narrowed` gives them."""
     scales = parts.scales if parts.minima is None else np.stack([parts.scales, parts.minima], axis=-1)
     depth = parts.codes.shape[1]
     words = pack(parts.codes, parts.bits)
