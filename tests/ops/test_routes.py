@@ -9,7 +9,7 @@ import torch
 
 from pteron.devices import Device
 from pteron.ir.dispatch import HALF, SUBGROUP, Route
-from pteron.plan.routes import usable_routes
+from pteron.plan.routes import runnable_routes
 from tests.support.rules import Fixed, Sym, check_rule
 
 
@@ -153,8 +153,7 @@ def test_attention_with_a_mask(routed: Device, length: int, kind: str) -> None:
 
 
 def test_a_route_may_need_several_features() -> None:
-    both = Route("both", [], needs=(SUBGROUP, HALF))
-    for offered, names in (((SUBGROUP,), ["plain"]), ((HALF,), ["plain"]), ((SUBGROUP, HALF), ["both"])):
-        node: Any = None  # asked for only where something is measured
-        usable = usable_routes(node, [both, Route("plain", [])], offered, None)
-        assert [route.name for route in usable] == names
+    routes = [Route("both", [], needs=(SUBGROUP, HALF)), Route("plain", [])]
+    for one in (SUBGROUP, HALF):
+        assert [route.name for route in runnable_routes(routes, (one,))] == ["plain"]
+    assert [route.name for route in runnable_routes(routes, (SUBGROUP, HALF))] == ["both", "plain"]
