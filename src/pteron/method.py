@@ -77,6 +77,7 @@ class Method:
         self.open_on(live, device, weights)
         self._elements = [self._element_of_input(element) for element in self.graph.elements]
         self._indices = self._index_inputs()
+        self._integer_outputs = [(p.name, p.value) for p in self.graph.outputs if isinstance(p.value, SymInt)]
         dims = dynamic_dims(self.graph, live)
         self.inputs = tuple(_describe(port, dims.get(_id(port), ())) for port in self.graph.inputs)
         self.outputs = tuple(_describe(port, dims.get(_id(port), ())) for port in self.graph.outputs)
@@ -146,8 +147,10 @@ class Method:
         self._check_mine(state)
         changes = self._changes(arrays)
         feeds = self._feeds(arrays)
-        with explained(self._live, changes):
+        try:
             copies = call.prepare(self._executor, state, changes, feeds, lambda: self._check_indices(arrays))
+        except InputError as error:
+            raise explained(error, self._live, changes) from None
         return copies, state
 
     def _launch(
@@ -156,7 +159,7 @@ class Method:
         if keep_on_gpu:
             return Pending.ready(self._run_and_keep(state, copies))
         reads = call.plan_reads(self._executor, last_row)
-        integers = {p.name: self._integer(p.value) for p in self.graph.outputs if isinstance(p.value, SymInt)}
+        integers = {name: self._integer(value) for name, value in self._integer_outputs}
 
         def finish(data: memoryview) -> list[Any]:
             return [_output(port, data, reads, integers, self.graph.counts) for port in self.graph.outputs]

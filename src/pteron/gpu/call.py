@@ -7,8 +7,7 @@ flight. The GPU works in order, so the second call may already write inputs and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pteron.gpu.buffers import Buffers
 from pteron.gpu.device import Buffer, Copy, Device
@@ -22,8 +21,7 @@ from pteron.plan.memory import aligned
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Feed:
+class Feed(NamedTuple):
     """The data for an input tensor: bytes in host memory, or a buffer on the GPU."""
 
     tensor: Tensor
@@ -32,8 +30,7 @@ class Feed:
     buffer: Buffer | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """The last part of a tensor, in a staging buffer. Copies begin and end at multiples of four bytes."""
 
     tensor: Tensor
@@ -76,11 +73,20 @@ def prepare(
 
 def plan_reads(executor: Executor, last_row: bool) -> dict[ValueId, Read]:
     """How much of each output is read, and its position in the staging buffer."""
+    shapes = [executor.live.shape(tensor) for tensor in executor.results]
+    reads: dict[ValueId, Read]
+    known_for, reads = executor.reads
+    if known_for != (last_row, shapes):
+        reads = _plan_reads(executor.results, shapes, last_row)
+        executor.reads = (last_row, shapes), reads
+    return reads
+
+
+def _plan_reads(tensors: list[Tensor], shapes: list[Shape], last_row: bool) -> dict[ValueId, Read]:
     reads: dict[ValueId, Read] = {}
     place = 0
-    for tensor in executor.graph.results:
+    for tensor, shape in zip(tensors, shapes, strict=True):
         if tensor.id not in reads:
-            shape = executor.live.shape(tensor)
             read = Read.of(tensor, shape, shape[-1:] if last_row and numel(shape) else shape, place)
             reads[tensor.id] = read
             place += aligned(read.nbytes, 8)

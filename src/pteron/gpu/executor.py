@@ -56,6 +56,8 @@ class Executor:
     def __init__(self, live: LiveGraph, device: Device, weights: Placement) -> None:
         self.live = live
         self.graph = live.graph
+        self.results = self.graph.results
+        self.reads: tuple[Any, Any] = (None, {})  # the last plan of reads, and the shapes that it is for
         self.layout = live.layout
         self.device = device
         self.weights = weights
@@ -84,15 +86,14 @@ class Executor:
             for site in self.sites:
                 if not site.uses_state:
                     site.group = self.bind(site, None)
-            results = sum(aligned(tensor.max_nbytes) for tensor in self.graph.results)
-            self.staging = StagingPool(owned, results)
+            self.staging = StagingPool(owned, sum(aligned(tensor.max_nbytes) for tensor in self.results))
 
     # -- load -----------------------------------------------------------------------------------
 
     def _used_constants(self) -> list[Tensor]:
         states = {t.id for t in self.graph.states}
         used = {v.id for node in self.graph.nodes for v in node.reads}
-        used |= {tensor.id for tensor in self.graph.results}
+        used |= {tensor.id for tensor in self.results}
         return [
             t for t in self.graph.tensors() if t.constant is not None and t.id in used and t.id not in states
         ]

@@ -69,16 +69,24 @@ class StagingPool:
 
     def take(self, owner: Pending[Any]) -> Staging:
         """A free, unmapped staging buffer. If there is none, the oldest unread result is read first."""
-        staging = next((s for s in self._all if s.unread is None), None)
-        if staging is None and len(self._all) < IN_FLIGHT:
-            staging = self._add()
-        if staging is None:
-            staging = self._all[0]
-            if (unread := staging.unread) is not None:
-                unread.result()
+        staging = self._free() or self._oldest()
         staging.unmap()
         staging.owner = weakref.ref(owner)
-        self._all.sort(key=lambda other: other is staging)
+        if staging is not self._all[-1]:
+            self._all.sort(key=lambda other: other is staging)
+        return staging
+
+    def _free(self) -> Staging | None:
+        for staging in self._all:
+            if staging.unread is None:
+                return staging
+        return self._add() if len(self._all) < IN_FLIGHT else None
+
+    def _oldest(self) -> Staging:
+        """The least recently used buffer, after its result was read."""
+        staging = self._all[0]
+        if (unread := staging.unread) is not None:
+            unread.result()
         return staging
 
     def close(self) -> None:

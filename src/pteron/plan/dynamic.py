@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 from pteron.errors import InputError
 from pteron.ir.dispatch import describe
@@ -68,17 +67,13 @@ def dynamic_dims(graph: Graph, live: LiveGraph) -> dict[ValueId, tuple[int, ...]
     return {value: tuple(sorted(dims)) for value, dims in found.items()}
 
 
-@contextmanager
-def explained(live: LiveGraph, changes: Mapping[ValueId, Live]) -> Iterator[None]:
-    """Around a sweep: if it refuses a size that the exporter made a constant, the error explains this."""
-    try:
-        yield
-    except InputError as error:
-        for port in live.graph.inputs:
-            for dim, size in _changed_dims(port, changes):
-                if not _varies(live, port, dim):
-                    raise InputError(_frozen(port, dim, size, error)) from None
-        raise
+def explained(error: InputError, live: LiveGraph, changes: Mapping[ValueId, Live]) -> InputError:
+    """The error of a sweep. It says so if the exporter made the refused size a constant."""
+    for port in live.graph.inputs:
+        for dim, size in _changed_dims(port, changes):
+            if not _varies(live, port, dim):
+                return InputError(_frozen(port, dim, size, error))
+    return error
 
 
 def _changed_dims(port: Port, changes: Mapping[ValueId, Live]) -> Iterator[tuple[int, int]]:

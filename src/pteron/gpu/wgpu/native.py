@@ -45,6 +45,9 @@ try:
 except (ImportError, AttributeError, TypeError):
     AVAILABLE = False
 
+_READ = int(wgpu.MapMode.READ)
+_wait_errors = wgpu_errors("wait")
+
 # Seconds between two polls of the GPU, in a wait with a timeout.
 POLL_INTERVAL = 0.0005
 
@@ -125,11 +128,10 @@ class NativeMapping:
     def __init__(self, device: Any, staging: Any, nbytes: int, submission: Any) -> None:
         self._device, self._buffer, self._nbytes = device._internal, staging._internal, nbytes
         self._submission = submission
-        with _checked:
-            _map(self._buffer, wgpu.MapMode.READ, 0, nbytes, _MAP_REQUEST[0])
 
     def wait(self, timeout: float | None) -> None:
-        with wgpu_errors("wait"), _checked:
+        with _wait_errors, _checked:
+            _map(self._buffer, _READ, 0, self._nbytes, _MAP_REQUEST[0])
             if timeout is not None:
                 _wait_at_most(self._device, timeout)
             elif self._submission is None:  # it was submitted through wgpu-py's public functions

@@ -39,6 +39,7 @@ _LIMITS = (
     "min-uniform-buffer-offset-alignment",
     "min-storage-buffer-offset-alignment",
 )
+_upload_errors, _run_errors = wgpu_errors("upload"), wgpu_errors("run")  # every call uses them
 _BINDING_TYPES = {"read": "read-only-storage", "read_write": "storage", "uniform": "uniform"}
 
 
@@ -170,7 +171,7 @@ class WgpuDevice:
         """Copy host bytes into a buffer. WebGPU writes multiples of four bytes, so the end is padded."""
         view = memoryview(data).cast("B")
         whole = len(view) & ~3
-        with wgpu_errors("upload"):
+        with _upload_errors:
             if whole:
                 self.calls.write(self._device, buffer, offset, view[:whole])
             if whole < len(view):
@@ -221,16 +222,15 @@ class WgpuDevice:
         self, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]
     ) -> Submission:
         """Copies, then kernels in one pass, then copies: one encoder, one submit."""
-        with wgpu_errors("run"):
+        with _run_errors:
             if self.record is None:
                 return self.calls.submit(self._device, before, commands, after)
             return public.submit(self._device, before, commands, after, self.record)
 
     def map(self, staging: Any, nbytes: int, submission: Submission) -> BufferMapping:
         """Map the first bytes of a staging buffer for reading, after a submission."""
-        with wgpu_errors("read-back"):
-            mapping: BufferMapping = self.calls.map(self._device, staging, nbytes, submission)
-            return mapping
+        mapping: BufferMapping = self.calls.map(self._device, staging, nbytes, submission)
+        return mapping
 
     def unmap(self, staging: Any) -> None:
         """Unmap a staging buffer, also after an interrupted read."""
