@@ -130,9 +130,9 @@ def test_a_residual_that_broadcasts_is_added_apart() -> None:
     total = s.add("aten.add.Tensor", a, b, 1, shape=(4, 8))
     y = s.add("et_vk.rms_norm.default", total, weight, 1e-5, shape=(4, 8))
     swept = live(fuse(s.finish(total, y)))
-    assert swept.plans[0] is not None and swept.plans[0].route == "together"
+    assert swept.plans[0] is not None and swept.plans[0].route == "one kernel"
     swept.resize({a.id: (1, 8)})
-    assert swept.plans[0].route == "apart"
+    assert swept.plans[0].route == "two kernels"
     assert shape_of(swept, y) == (4, 8)
 
 
@@ -184,10 +184,10 @@ def test_a_text_does_not_depend_on_the_scalars_in_it() -> None:
 def test_a_chain_has_room_for_so_many_scalars() -> None:
     s = Sketch()
     x = s.input(4)
-    for i in range(chains.MOST_SCALARS + 3):
+    for i in range(chains.MAX_SCALARS + 3):
         x = s.add("aten.mul.Scalar", x, i, shape=(4,))
     graph = fuse(s.finish(x))
-    assert [len(node.args[1]) for node in graph.nodes] == [3, chains.MOST_SCALARS]  # type: ignore[arg-type]
+    assert [len(node.args[1]) for node in graph.nodes] == [3, chains.MAX_SCALARS]  # type: ignore[arg-type]
 
 
 class Mixed(nn.Module):
@@ -491,6 +491,6 @@ def test_a_matrix_that_a_program_changes_is_not_a_weight() -> None:
 
 def test_an_unknown_pass_is_named() -> None:
     with pytest.raises(
-        ValueError, match="there is no fusion pass 'chain'; there are linear_weights, sibling_linears"
+        ValueError, match="there is no fusion pass 'chain'; the passes are linear_weights, sibling_linears"
     ):
         fuse(Sketch().finish(), ["chain"])

@@ -130,7 +130,7 @@ def test_refusals_say_what_they_always_said(program: bytes, turned: int | None, 
 
     assert refusal(None) == refusal(OTHERS)
     if turned is not None:
-        assert "has 40 rows: position 38 plus 3 tokens runs past its end" in refusal(None)
+        assert "has 40 rows: position 38 plus 3 tokens is beyond its end" in refusal(None)
 
 
 # -- the fused operator alone -------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_batches_find_their_places_in_the_caches(device: Device, width: int, dty
     check_calls(node.method, starmap(call, places), 1e-4, 1e-5)
     with pytest.raises(InputError, match="position 8 plus 4 new tokens does not fit the cache of 11"):
         node(make(4, 0, 8))
-    with pytest.raises(InputError, match="20 rows: position 18 plus 3 tokens runs past its end"):
+    with pytest.raises(InputError, match="20 rows: position 18 plus 3 tokens is beyond its end"):
         node(make(3, 18, 0))
     node.close()
 

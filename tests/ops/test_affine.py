@@ -150,7 +150,7 @@ def test_embedding(device: Device, form: str) -> None:
         ({"group": 0}, "group_size must be positive"),
         ({"words": torch.zeros(6, 4, dtype=torch.int32)}, r"weights must be int32 \[rows, 8 or more\]"),
         ({"scales": torch.zeros(6, 1)}, r"scales must be floats \[6, 2\]"),
-        ({"table": torch.zeros(4)}, "the table must hold 16 float32"),
+        ({"table": torch.zeros(4)}, "the table must have 16 float32 elements"),
     ],
 )
 def test_refusals(device: Device, change: dict[str, Any], message: str) -> None:

@@ -171,6 +171,6 @@ def test_positions_beyond_the_mask_are_refused(device: Device) -> None:
     ]
     node = OneNode(device, "custom_sdpa.default", make(0), [values(1, 1, 2, 4)], False)
     node(make(4))
-    with pytest.raises(InputError, match="position 5 lies beyond the 5 keys that the mask covers"):
+    with pytest.raises(InputError, match="position 5 is beyond the 5 keys that the mask covers"):
         node(make(5))
     node.close()

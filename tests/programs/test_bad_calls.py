@@ -170,7 +170,7 @@ BAD_CALLS = [
         "position beyond the frequency table",
         "rope_hf",
         lambda q, k, cos, sin, p: (q[:, :5], k[:, :5], cos, sin, np.array([28])),
-        "the frequency table has 32 rows: position 28 plus 5 tokens runs past its end",
+        "the frequency table has 32 rows: position 28 plus 5 tokens is beyond its end",
     ),
 ]
 

@@ -53,9 +53,9 @@ def test_lines_may_depend_on_a_define(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [b.name for b in kernels.load("one or two", {"TWO": True}).bindings] == ["x", "y"]
 
 
-def test_lines_may_be_written_out_for_each_of_a_number() -> None:
+def test_each_repeats_lines() -> None:
     inner = "//#each j M\nx[i][j] = row * j;\n//#end j\n"
-    text = kernels._written_out(f"before\n//#each i N\n{inner}//#end i\nafter\n", {"N": 2, "M": 1})
+    text = kernels._unroll(f"before\n//#each i N\n{inner}//#end i\nafter\n", {"N": 2, "M": 1})
     first, second = ("{\n{\n" + f"x[{i}u][0u] = row * 0u;\n" + "}\n}\n" for i in (0, 1))
     assert text == f"before\n{first}{second}after\n"
 
@@ -69,7 +69,7 @@ def test_half_precision_is_enabled_where_it_is_spelled() -> None:
 
 def test_a_parameter_too_many_or_too_few_is_an_error() -> None:
     kernel = kernels.load("copy")
-    with pytest.raises(KeyError, match=r"kernel copy: Params are \['words'\], the rule gave \['wrods'\]"):
+    with pytest.raises(KeyError, match=r"kernel copy: Params has \['words'\], but the rule gave \['wrods'\]"):
         kernel.pack({"wrods": 1})
     with pytest.raises(ValueError, match="parameter words = -1"):
         kernel.pack({"words": -1})

@@ -1,6 +1,6 @@
-"""Fewer and better dispatches: small passes over a graph, each of which may be switched off.
+"""Passes that replace several nodes of a graph by one. Each pass can be switched off.
 
-A pass looks for a shape of graph, not for a model, and what it puts in place gives the same numbers.
+A pass looks for a pattern of nodes, not for a model. The replacement gives the same numbers.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ PASSES: Mapping[str, Callable[[Graph], Graph]] = {
 
 
 def fuse(graph: Graph, passes: Iterable[str] | None = None) -> Graph:
-    """The graph after the named passes, in their order; all of them when left out."""
+    """The graph after the named passes, in the order of `PASSES`. None: all passes."""
     wanted = list(PASSES if passes is None else passes)
     unknown = [name for name in wanted if name not in PASSES]
     if unknown:
-        raise ValueError(f"there is no fusion pass {unknown[0]!r}; there are {', '.join(PASSES)}")
+        raise ValueError(f"there is no fusion pass {unknown[0]!r}; the passes are {', '.join(PASSES)}")
     for name, run in PASSES.items():
         if name in wanted:
             graph = run(graph)

@@ -1,4 +1,4 @@
-"""A residual sum and the norm that follows it become one kernel, which writes both."""
+"""Fuse a residual sum and the RMS norm of it into one kernel, which writes both results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pteron.ir.live import LiveTensor
 from pteron.ir.op import op
 from pteron.ir.values import Graph, Node, Tensor
 from pteron.ops.elementwise import Elementwise, elementwise_dispatch
-from pteron.ops.rows import rms_groups, rms_walk
+from pteron.ops.rows import rms_norm_dispatch, rms_workgroup_routes
 from pteron.ops.shapes import broadcast
 
 ADD, RMS_NORM = "aten.add.Tensor", "et_vk.rms_norm.default"
@@ -25,17 +25,17 @@ def add_rms_norm(
     y.resize(total.shape)
     width = weight.shape[0]
     rows = total.numel // width
-    together = Dispatch(
+    fused = Dispatch(
         "add_rms_norm",
         {"a": a, "b": b, "weight": weight, "total": total, "y": y},
         {"rows": rows, "width": width, "eps": eps},
         threads(rows),
     )
-    alike = a.shape == b.shape
+    same_shape = a.shape == b.shape
     return [
-        *rms_groups(a, weight, eps, y, added=(b, total), when=alike),
-        Route("together", [together], when=alike),
-        Route("apart", [added, rms_walk(total, weight, eps, y)]),
+        *rms_workgroup_routes(a, weight, eps, y, added=(b, total), when=same_shape),
+        Route("one kernel", [fused], when=same_shape),
+        Route("two kernels", [added, rms_norm_dispatch(total, weight, eps, y)]),
     ]
 
 
@@ -49,7 +49,7 @@ def fuse(graph: Graph) -> Graph:
         a, b, _, total = add.args
         _, weight, eps, y = norm.args
         assert isinstance(total, Tensor) and isinstance(y, Tensor)
-        # The sum's own place: whatever reads it, or the norm, comes later.
+        # At the position of the sum: all readers of the sum and of the norm come later.
         replacements[add.index] = Replacement(
             "pteron.add_rms_norm", (a, b, weight, eps, (total, y)), (add, norm)
         )
@@ -57,7 +57,7 @@ def fuse(graph: Graph) -> Graph:
 
 
 def _sum_before(norm: Node, uses: Uses) -> Node | None:
-    """The addition whose result a norm takes, if the two can run as one."""
+    """The addition that computes the input of the norm. None if the two cannot be fused."""
     if norm.name != RMS_NORM or norm.when is not None:
         return None
     x, weight, _, y = norm.args

@@ -1,9 +1,9 @@
-"""Chains of elementwise operators become one kernel.
+"""Fuse chains of elementwise operators into one kernel.
 
-The kernel is rendered from the records that the operators' own kernels are rendered from, so every
-elementwise operator takes part. Each step leaves what its tensor would hold: integers wrap, and float16 is
-rounded.
-Broadcasting commutes with elementwise work: the chain is evaluated at the shape of its result.
+The kernel is made from the `Elementwise` records of the operators, so every elementwise operator can be part
+of a chain. Each step gives the value that its tensor would contain: integers wrap, and float16 is rounded.
+All steps are computed at the shape of the result. This is correct because an elementwise operator gives the
+same values before and after broadcasting.
 """
 
 from __future__ import annotations
@@ -23,12 +23,19 @@ from pteron.ir.kinds import Scalar, Unused
 from pteron.ir.live import LiveTensor
 from pteron.ir.op import op
 from pteron.ir.values import Graph, Node, Tensor, ValueId
-from pteron.ops.elementwise import Elementwise, ElementwiseRule, as_f32, as_i32, walks, whole_operands
+from pteron.ops.elementwise import (
+    Elementwise,
+    ElementwiseRule,
+    as_f32,
+    as_i32,
+    broadcast_params,
+    same_shape_params,
+)
 from pteron.ops.shapes import broadcast
 
-PLACES = "abcd"  # the inputs of the kernel
-MOST_SCALARS = 16
-MOST_STEPS = 64  # longer chains gain nothing, and take long to find and to compile
+INPUT_NAMES = "abcd"
+MAX_SCALARS = 16
+MAX_STEPS = 64  # longer chains are not faster, and take long to find and to compile
 
 
 class ChainStep(NamedTuple):
@@ -43,14 +50,14 @@ class ChainStep(NamedTuple):
 
 @op("pteron.chain")
 def chain(inputs: tuple[LiveTensor, ...], steps: Unused, out: LiveTensor) -> Dispatch:
-    """Elementwise steps over the inputs. The last step's result is the output."""
+    """Compute elementwise steps. The result of the last step is the output."""
     listed = tuple(ChainStep(*step) for step in cast(Sequence[Sequence[Any]], steps))
     out.resize(broadcast(*(x.shape for x in inputs)))
-    padded = {name: inputs[min(i, len(inputs) - 1)] for i, name in enumerate(PLACES)}
+    padded = {name: inputs[min(i, len(inputs) - 1)] for i, name in enumerate(INPUT_NAMES)}
     params = {
         "quads": quads(out.numel),
-        **walks(out.shape, padded),
-        **whole_operands(out, padded),
+        **broadcast_params(out.shape, padded),
+        **same_shape_params(out, padded),
         "scalars": tuple(_bits(value, step.integer) for step in listed for value in step.scalars),
     }
     defines = {"INPUTS": len(inputs)}
@@ -61,8 +68,8 @@ def chain(inputs: tuple[LiveTensor, ...], steps: Unused, out: LiveTensor) -> Dis
 
 @cache
 def compose(steps: tuple[ChainStep, ...]) -> str:
-    """The WGSL of a chain: a function for each step, and `apply`, which calls them in order."""
-    types = {name: f"{name}_t4" for name in PLACES}
+    """The WGSL of a chain: a function for each step, and `apply`, which calls these functions in order."""
+    types = {name: f"{name}_t4" for name in INPUT_NAMES}
     places = count()
     functions, calls = [], []
     for number, step in enumerate(steps):
@@ -76,7 +83,7 @@ def compose(steps: tuple[ChainStep, ...]) -> str:
         functions.append(function.wgsl(f"step{number}", takes, types[f"t{number}"], scalars))
         call = f"step{number}({', '.join(step.operands)})"
         calls.append(f"let t{number} = {call if dtype.itemsize == 4 else f'as_{dtype}({call})'};")
-    parameters = ", ".join(f"{name}: {name}_t4" for name in PLACES)
+    parameters = ", ".join(f"{name}: {name}_t4" for name in INPUT_NAMES)
     body = f"fn apply({parameters}) -> y_t4 {{ {' '.join(calls)} return t{len(steps) - 1}; }}"
     return "\n".join([*functions, body])
 
@@ -85,7 +92,7 @@ _DTYPES = {dtype.label: dtype for dtype in DType}
 
 
 def _bits(value: Scalar, integer: bool) -> int:
-    """A scalar as the kernel gets it. In the text of the shader a driver might reorder sums around it."""
+    """The bits of a scalar parameter. A literal in the shader text could make the driver reorder sums."""
     packed = struct.pack("<i", as_i32(value)) if integer else struct.pack("<f", as_f32(value))
     return int.from_bytes(packed, "little")
 
@@ -112,7 +119,7 @@ def fuse(graph: Graph) -> Graph:
     links = {link.out.id: link for node in graph.nodes if (link := _link(node, uses))}
     replacements: dict[int, Replacement] = {}
     gone: set[int] = set()
-    for last in reversed(links.values()):  # from the end: a chain is found by its last operator, whole
+    for last in reversed(links.values()):  # a chain grows from its last operator
         if last.node.index not in gone:
             chain = _grow(last, links, uses)
             if len(chain) > 1:
@@ -122,7 +129,7 @@ def fuse(graph: Graph) -> Graph:
 
 
 def _grow(last: Link, links: Mapping[ValueId, Link], uses: Uses) -> list[Link]:
-    """The links that lead to `last` and to nothing else, as many as the kernel has room for."""
+    """All links whose results only the chain of `last` reads, within the limits of the kernel."""
     chain = [last]
     while True:
         known = {link.node.index for link in chain}
@@ -142,7 +149,7 @@ def _grow(last: Link, links: Mapping[ValueId, Link], uses: Uses) -> list[Link]:
 
 def _fits(chain: list[Link]) -> bool:
     scalars = sum(len(link.function.scalars) for link in chain)
-    return len(chain) <= MOST_STEPS and scalars <= MOST_SCALARS and len(_inputs(chain)) <= len(PLACES)
+    return len(chain) <= MAX_STEPS and scalars <= MAX_SCALARS and len(_inputs(chain)) <= len(INPUT_NAMES)
 
 
 def _inputs(chain: list[Link]) -> list[Tensor]:
@@ -152,7 +159,7 @@ def _inputs(chain: list[Link]) -> list[Tensor]:
 
 def _replacement(chain: list[Link]) -> Replacement:
     inputs = _inputs(chain)
-    names = {x.id: name for x, name in zip(inputs, PLACES, strict=False)}
+    names = {x.id: name for x, name in zip(inputs, INPUT_NAMES, strict=False)}
     names |= {link.out.id: f"t{i}" for i, link in enumerate(chain)}
     steps = tuple(link.step(names) for link in chain)
     nodes = tuple(link.node for link in chain)
@@ -160,7 +167,7 @@ def _replacement(chain: list[Link]) -> Replacement:
 
 
 def _link(node: Node, uses: Uses) -> Link | None:
-    """A node as a link: an elementwise operator whose tensors do not change and whose scalars are known."""
+    """A node as a link, if it is elementwise, its tensors are written once and its scalars are fixed."""
     rule = node.op.rule
     if not isinstance(rule, ElementwiseRule) or node.when is not None:
         return None
@@ -170,5 +177,5 @@ def _link(node: Node, uses: Uses) -> Link | None:
     try:
         function = rule.describe(*node.args)
     except (OpError, ArithmeticError):
-        return None  # its own rule will refuse it, and say why
+        return None  # the rule of the operator raises the error when the graph is planned
     return None if function is None else Link(node, function, rule.operands(node.args), tensors[-1])

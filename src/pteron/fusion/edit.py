@@ -1,4 +1,4 @@
-"""Replacing nodes of a graph by others, program order kept."""
+"""Replace nodes of a graph. The other nodes keep their order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pteron.ir.values import Arg, Graph, Node, Tensor, ValueId, values_in
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One node that does the work of several, in the place of one of them, under the same condition."""
+    """A node that replaces several nodes. It has the condition (`when`) of the first of them."""
 
     name: str
     args: tuple[Arg, ...]
@@ -20,7 +20,7 @@ class Replacement:
 
 
 def rebuild(graph: Graph, replacements: Mapping[int, Replacement]) -> Graph:
-    """The graph with replacements, keyed by the index of the node whose place they take."""
+    """The graph with replacements. The key is the index of the node whose position the replacement gets."""
     gone = {node.index for r in replacements.values() for node in r.replaces}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -43,7 +43,7 @@ def _node(index: int, new: Replacement) -> Node:
 
 
 class Uses:
-    """The readers and writers of every value. A pass checks them before it moves a node."""
+    """The readers and the writer of every value. A pass checks them before it moves a node."""
 
     def __init__(self, graph: Graph) -> None:
         self.readers: dict[ValueId, list[Node]] = defaultdict(list)
@@ -63,5 +63,5 @@ class Uses:
         return tensor.id in self._outputs
 
     def is_settled(self, tensor: Tensor) -> bool:
-        """Whether the tensor is written only once: then a later read gives the same result."""
+        """Whether the tensor is written only once. Then a later read gives the same values."""
         return tensor.id not in self._moving

@@ -1,7 +1,7 @@
-"""A product with a constant matrix becomes a linear layer, whose weight is transposed once, at upload.
+"""Replace a product with a constant matrix by a linear layer. Its weight is transposed once, at upload.
 
-An exporter without a delegate writes a linear layer as `addmm` or `mm` with a transposed weight. A linear
-kernel reads the weight along its depth, where neighbours lie together in memory.
+Without a delegate, the exporter writes a linear layer as `addmm` or `mm` with a transposed weight. A linear
+kernel is faster, because the elements that it reads are neighbours in memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ADDMM, MM, LINEAR = "aten.addmm.default", "aten.mm.default", "aten.linear.defaul
 def fuse(graph: Graph) -> Graph:
     uses = Uses(graph)
     graph = replace(graph, values=list(graph.values))
-    weights: dict[ValueId, Tensor] = {}  # by their matrix, which several products may share
+    weights: dict[ValueId, Tensor] = {}  # the transposed weight of each matrix; products may share a matrix
     replacements: dict[int, Replacement] = {}
     for node in graph.nodes:
         found = _factors(node)

@@ -1,7 +1,7 @@
-"""A rotary embedding and the attention with a KV cache that follows it become one node.
+"""Fuse a rotary embedding and the attention with a KV cache that follows it into one node.
 
-One kernel turns the queries, turns the keys straight into their cache and copies the values into theirs,
-where there were four; then attention runs as it always does.
+One kernel rotates the queries, rotates the keys and writes them to their cache, and copies the values to
+their cache. Without the pass these are four kernels. The attention kernels do not change.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from pteron.fusion.edit import Replacement, Uses, rebuild
 from pteron.ir.checks import check
-from pteron.ir.dispatch import Dispatch, Route, quads, threads
+from pteron.ir.dispatch import Dispatch, Route, describe, quads, threads
 from pteron.ir.live import LiveInt, LiveTensor
 from pteron.ir.op import op
 from pteron.ir.values import Graph, Node, Tensor
@@ -25,7 +25,7 @@ SDPA = "sdpa_with_kv_cache.default"
 
 
 def _work(call: LiveArguments) -> Work:
-    """The work of attention; of the tables, only some rows are read."""
+    """The work of attention. Only the rows of the live positions are read from the tables."""
     attention = sdpa_with_kv_cache_work(call)
     return replace(attention, parts={**attention.parts, **table_rows(call, call["q"].shape[1])})
 
@@ -52,12 +52,14 @@ def rotary_sdpa_with_kv_cache(
     scale: float | None,
     outs: tuple[LiveTensor, LiveTensor],
 ) -> list[Route]:
-    """`row` is the first table row, if halves are rotated; None: neighbours are rotated."""
+    """`row` is the first table row if halves are rotated. None: neighbours are rotated."""
     turned, out = outs
     turn = rotation(q, k, cos, sin, row)
     check_room(k, key_cache, start_pos)
     check_room(v, value_cache, start_pos)
-    check(k.shape == v.shape, "keys and values must have one shape")
+    check(
+        k.shape == v.shape, f"key {describe(k.shape)} and value {describe(v.shape)} must have the same shape"
+    )
     turned.resize(q.shape)
     _, length, heads, width = q.shape
     params = {
@@ -112,7 +114,7 @@ def _args(node: Node) -> tuple[Any, ...]:
 
 
 def _rotary_before(sdpa: Node, uses: Uses) -> Node | None:
-    """The rotary embedding that makes a node's queries and keys, if the two can run as one."""
+    """The rotary embedding that computes the queries and keys of a node. None if the two cannot be fused."""
     if sdpa.name != SDPA or sdpa.when is not None:
         return None
     turned_q, turned_k, v, key_cache, value_cache, *_ = _args(sdpa)
@@ -123,7 +125,7 @@ def _rotary_before(sdpa: Node, uses: Uses) -> Node | None:
     still = all(uses.is_settled(t) for t in (*rotary.reads, *results) if isinstance(t, Tensor))
     fits = (
         results == [turned_q, turned_k]
-        and len(_args(rotary)[2].max_shape) == 2  # one table for all of a batch
+        and len(_args(rotary)[2].max_shape) == 2  # the table has no batch dimension
         and all(uses.readers[t.id] == [sdpa] and not uses.is_output(t) for t in results)
         # Keys are rounded once, to the cache's dtype. Without fusion they are rounded to this dtype too.
         and (turned_k.dtype, v.dtype) == (key_cache.dtype, value_cache.dtype)

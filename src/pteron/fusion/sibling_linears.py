@@ -1,7 +1,7 @@
-"""Linear layers that read the same tensor become one product with several outputs.
+"""Fuse linear layers that read the same tensor into one product with several outputs.
 
-Queries, keys and values are siblings, and so are the two halves of a gated unit. Their weights stand side by
-side on the GPU, where one kernel finds enough to do at a time.
+Examples are the query, key and value projections, and the two projections of a gated unit. Their weights are
+joined into one constant. One larger kernel uses the GPU better than several small kernels.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pteron.ops.affine import AffineWeights
 from pteron.ops.linear_affine import product_affine
 from pteron.ops.linear_q4 import product_q4
 from pteron.ops.matmul import linear_product
-from pteron.ops.outputs import MOST
+from pteron.ops.outputs import MAX_OUTPUTS
 
-# What every WebGPU device can bind: a weight that is joined is not larger.
+# The largest size of a joined weight: every WebGPU device can bind a buffer of this size.
 LARGEST_NBYTES = 128 << 20
 
 
@@ -65,13 +65,13 @@ def linears(
 
 @dataclass(frozen=True, slots=True)
 class JoinedOperator:
-    """A linear operator: the operator that replaces several, and the column axis of each constant."""
+    """The operator that replaces several linear operators, and the axis along which constants are joined."""
 
-    together: str
-    axes: Mapping[str, int]  # by the name of the argument; the weight comes first
+    name: str
+    axes: Mapping[str, int]  # for each argument with a constant; the weight comes first
 
 
-KINDS = {
+JOINED_OPERATORS = {
     "aten.linear.default": JoinedOperator("pteron.linears", {"weight": 0, "bias": 0}),
     "et_vk.linear_q4gsw.default": JoinedOperator(
         "pteron.linears_q4gsw", {"weights": 0, "scales": 1, "bias": 0}
@@ -84,11 +84,11 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A linear node. Nodes with equal `kin` can be joined."""
+    """A linear node. Nodes with equal `key` can be joined."""
 
     node: Node
     constants: dict[str, Tensor]
-    kin: tuple[Any, ...]
+    key: tuple[Any, ...]
 
     @property
     def weight(self) -> Tensor:
@@ -99,22 +99,22 @@ def fuse(graph: Graph) -> Graph:
     graph = replace(graph, values=list(graph.values))
     replacements: dict[int, Replacement] = {}
     uses = Uses(graph)
-    for family in _families(graph, uses):
-        first, kind = family[0].node, KINDS[family[0].node.name]
+    for group in _groups(graph, uses):
+        first, kind = group[0].node, JOINED_OPERATORS[group[0].node.name]
         args = dict(zip(first.op.parameters, first.args, strict=True))
-        for name in family[0].constants:
-            args[name] = joined_constant(graph, [each.constants[name] for each in family], kind.axes[name])
+        for name in group[0].constants:
+            args[name] = joined_constant(graph, [each.constants[name] for each in group], kind.axes[name])
         *read, _ = args.values()
-        outs = tuple(each.node.args[-1] for each in family)
-        # In the place of the first: their common input is computed by then.
-        replacements[first.index] = Replacement(kind.together, (*read, outs), tuple(_replaced(family, uses)))
+        outs = tuple(each.node.args[-1] for each in group)
+        # At the position of the first node: the common input is computed before it.
+        replacements[first.index] = Replacement(kind.name, (*read, outs), tuple(_replaced(group, uses)))
     return rebuild(graph, replacements)
 
 
-def _replaced(family: list[Linear], uses: Uses) -> Iterator[Node]:
+def _replaced(group: list[Linear], uses: Uses) -> Iterator[Node]:
     """The nodes to replace: the linears, and views that only the later ones read."""
-    first = family[0].node.args[0]
-    for linear in family:
+    first = group[0].node.args[0]
+    for linear in group:
         x = linear.node.args[0]
         assert isinstance(x, Tensor)
         if x is not first and uses.readers[x.id] == [linear.node] and not uses.is_output(x):
@@ -122,30 +122,30 @@ def _replaced(family: list[Linear], uses: Uses) -> Iterator[Node]:
         yield linear.node
 
 
-def _families(graph: Graph, uses: Uses) -> Iterator[list[Linear]]:
-    """Linears that one kernel can compute together: two, or as many as it has outputs for."""
+def _groups(graph: Graph, uses: Uses) -> Iterator[list[Linear]]:
+    """Groups of linear nodes that one kernel can compute: at least two nodes, at most `MAX_OUTPUTS`."""
     readers = Counter(id(v.constant) for node in graph.nodes for v in node.reads if isinstance(v, Tensor))
-    alike: dict[tuple[Any, ...], list[list[Linear]]] = defaultdict(list)
+    by_key: dict[tuple[Any, ...], list[list[Linear]]] = defaultdict(list)
     for node in graph.nodes:
         linear = _linear(node, uses)
         # A weight that other nodes read too, such as an embedding table, would be stored twice.
         if linear is None or readers[id(linear.weight.constant)] > 1:
             continue
-        families = alike[linear.kin]
-        if not families or not _has_room(families[-1], linear):
-            families.append([])
-        families[-1].append(linear)
-    return (family for families in alike.values() for family in families if len(family) > 1)
+        groups = by_key[linear.key]
+        if not groups or not _has_room(groups[-1], linear):
+            groups.append([])
+        groups[-1].append(linear)
+    return (group for groups in by_key.values() for group in groups if len(group) > 1)
 
 
-def _has_room(family: list[Linear], another: Linear) -> bool:
-    nbytes = sum(each.weight.max_nbytes for each in (*family, another))
-    return len(family) < MOST and nbytes <= LARGEST_NBYTES
+def _has_room(group: list[Linear], another: Linear) -> bool:
+    nbytes = sum(each.weight.max_nbytes for each in (*group, another))
+    return len(group) < MAX_OUTPUTS and nbytes <= LARGEST_NBYTES
 
 
 def _linear(node: Node, uses: Uses) -> Linear | None:
     """A node as a `Linear`; None if it cannot be joined."""
-    kind = KINDS.get(node.name)
+    kind = JOINED_OPERATORS.get(node.name)
     if kind is None or node.when is not None:
         return None
     args = dict(zip(node.op.parameters, node.args, strict=True))
@@ -159,20 +159,20 @@ def _linear(node: Node, uses: Uses) -> Linear | None:
     )
     if not whole or not all(map(uses.is_settled, (x, out, *constants.values()))):
         return None
-    forms = ((name, t.dtype, _without(t.max_shape, kind.axes[name])) for name, t in constants.items())
-    return Linear(node, constants, (node.name, _meaning(x, uses), out.dtype, *forms, *args.items()))
+    forms = ((name, t.dtype, _without_axis(t.max_shape, kind.axes[name])) for name, t in constants.items())
+    return Linear(node, constants, (node.name, _view_key(x, uses), out.dtype, *forms, *args.items()))
 
 
-def _meaning(x: Tensor, uses: Uses) -> Any:
-    """A key that is equal for two equal views of the same tensor."""
+def _view_key(x: Tensor, uses: Uses) -> Any:
+    """A key for a tensor. Two equal views of the same tensor have equal keys."""
     node = uses.writer.get(x.id)
     if node is None or node.op.alias is None or node.when is not None:
         return x.id
     source, *how = node.args[:-1]
     if not isinstance(source, Tensor) or not uses.is_settled(source):
         return x.id
-    return (node.name, _meaning(source, uses), x.dtype, *how)
+    return (node.name, _view_key(source, uses), x.dtype, *how)
 
 
-def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+def _without_axis(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return shape[:axis] + shape[axis + 1 :]

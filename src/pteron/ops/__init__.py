@@ -1,4 +1,4 @@
-"""What each operator means. Importing this package registers them all."""
+"""The rules of all operators. Importing this package registers them."""
 
 from importlib import import_module
 from pkgutil import iter_modules

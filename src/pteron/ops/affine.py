@@ -1,11 +1,11 @@
-"""Weights in codes of few bits, and embeddings of them.
+"""Weights that are stored as codes of 2 to 8 bits, and the embedding that reads them.
 
-A row of weights is divided into groups, each with a scale: a weight is scale * (code - zero), or
-scale * code + minimum where the groups have minima, or scale * table[code].
+A row of weights is divided into groups, and each group has a scale. A weight is scale * (code - zero),
+scale * code + minimum if the groups have minima, or scale * table[code] if there is a table.
 
-Codes of 8 bits are bytes. Others are split into planes, the low bits first: nibbles if the number of bits has
-a 4 in it, then pairs if it has a 2, then single bits if it is odd. Each plane of a row is packed into whole
-words, the first code lowest.
+A code of 8 bits is one byte. A shorter code is split into planes of 4 bits, 2 bits and 1 bit, the low bits
+first. For example, a code of 6 bits has a plane of 4 bits and a plane of 2 bits. Each plane of a row is
+packed into whole words. The first code has the lowest bits of a word.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ PLANES = (8, 4, 2, 1)  # bits
 
 
 def planes(bits: int) -> tuple[int, ...]:
-    """The widths of the planes that codes are split into, the lowest bits first."""
+    """The widths in bits of the planes of a code, the plane with the lowest bits first."""
     return tuple(width for width in PLANES if bits & width)
 
 
 def row_words(bits: int, depth: int) -> int:
-    """The words of a row of codes."""
+    """The number of words that a row of codes takes."""
     return sum(-(-depth * width // 32) for width in planes(bits))
 
 
 @dataclass(frozen=True)
 class AffineWeights:
-    """Coded weights [rows, depth] as a kernel takes them; their scales may lie in any order."""
+    """Coded weights [rows, depth], as a kernel reads them. `scale_steps` is the layout of the scales."""
 
     codes: LiveTensor  # words or bytes
     scales: LiveTensor
@@ -52,7 +52,7 @@ class AffineWeights:
     bits: int
     group: int
     row_bytes: int
-    scale_steps: tuple[int, int]  # from the scale of one row, and of one group, to the next
+    scale_steps: tuple[int, int]  # the stride of the scales from row to row, and from group to group
     zero: int = 0
     table: LiveTensor | None = None
     has_minima: bool = False
@@ -68,7 +68,7 @@ class AffineWeights:
         zero: int,
         table: LiveTensor | None,
     ) -> AffineWeights:
-        """Codes [rows, words], scales [rows, groups], or [rows, groups, 2] where minima stand beside them."""
+        """Codes are [rows, words]. Scales are [rows, groups], or [rows, groups, 2] with (scale, minimum)."""
         check(2 <= bits <= 8, f"bits must be from 2 to 8, not {bits}")
         check(group > 0, f"group_size must be positive, not {group}")
         words, groups = row_words(bits, depth), -(-depth // group)
@@ -86,7 +86,7 @@ class AffineWeights:
         )
         check(
             table is None or (table.dtype is DType.float32 and table.numel >= 1 << bits),
-            f"the table must hold {1 << bits} float32 for codes of {bits} bits",
+            f"the table must have {1 << bits} float32 elements for codes of {bits} bits",
         )
         steps = (scales.shape[1], 1)
         row_bytes = 4 * codes.shape[1]
@@ -140,7 +140,7 @@ def embedding_affine(
     indices: LiveTensor,
     out: LiveTensor,
 ) -> Dispatch:
-    """Rows of coded weights, decoded."""
+    """Look up rows of coded weights, and decode them."""
     depth = out.max_shape[-1]
     weight = AffineWeights.of_words(weights, scales, depth, bits, group_size, zero, table)
     rows = weights.shape[0]

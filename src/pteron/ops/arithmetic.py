@@ -9,13 +9,13 @@ from typing import Any
 from pteron.ir.rule import DType, LiveTensor, Scalar, Unused, check
 from pteron.ops.elementwise import Elementwise, all_integer, elementwise
 
-TRUTH = "select(vec4<i32>(0), vec4<i32>(1), {})"
+AS_BOOL = "select(vec4<i32>(0), vec4<i32>(1), {})"
 
 # -- operators in one line ----------------------------------------------------------------------------
 
 
 def unary(name: str, expression: str, *, exact: bool = False, integer: str | None = None) -> None:
-    """`exact`: integers stay integers. `integer` is the expression for them, where it is not the same."""
+    """`exact`: integers are computed as integers. `integer`: the expression for integers, if it differs."""
 
     @elementwise(f"aten.{name}.default")
     def describe(x: LiveTensor, out: LiveTensor) -> Elementwise:
@@ -54,17 +54,17 @@ def parametric(name: str, attributes: str, expression: str) -> None:
 
 
 def comparison(name: str, operator: str) -> None:
-    binary(f"{name}.Tensor", TRUTH.format(f"a {operator} b"))
+    binary(f"{name}.Tensor", AS_BOOL.format(f"a {operator} b"))
 
     @elementwise(f"aten.{name}.Scalar")
     def with_number(x: LiveTensor, other: Scalar, out: LiveTensor) -> Elementwise:
         # An integer tensor against 2.5 must be compared as floats.
         whole = isinstance(other, int) or other.is_integer()
-        return Elementwise(TRUTH.format(f"x {operator} s0"), (other,), whole and all_integer(x))
+        return Elementwise(AS_BOOL.format(f"x {operator} s0"), (other,), whole and all_integer(x))
 
 
 def bitwise(name: str, operator: str) -> None:
-    """On booleans the bits are 0 and 1, so that the same expression serves."""
+    """A boolean is stored as 0 or 1, so the same expression works for booleans."""
     binary(f"bitwise_{name}.Tensor", f"a {operator} b")
 
     @elementwise(f"aten.bitwise_{name}.Scalar")
@@ -116,9 +116,9 @@ unary("selu", "1.0507009873554805 * select(1.6732632423543772 * expm1_4(x), x, x
 unary("log_sigmoid", "-softplus4(-x)")
 unary("hardswish", "x * clamp(x + 3.0, zero, zero + 6.0) / 6.0")
 unary("hardsigmoid", "clamp(x + 3.0, zero, zero + 6.0) / 6.0")
-unary("isnan", TRUTH.format("is_nan4(x)"), integer="zero")
-unary("isinf", TRUTH.format("is_inf4(x)"), integer="zero")
-unary("logical_not", TRUTH.format("x == zero"), exact=True)
+unary("isnan", AS_BOOL.format("is_nan4(x)"), integer="zero")
+unary("isinf", AS_BOOL.format("is_inf4(x)"), integer="zero")
+unary("logical_not", AS_BOOL.format("x == zero"), exact=True)
 
 binary("mul.Tensor", "a * b")
 binary("div.Tensor", "a / b", exact=False)
@@ -128,9 +128,9 @@ binary("pow.Tensor_Tensor", "pow4(a, b)", integer="ipow4(a, b)")
 binary("fmod.Tensor", "a % b")
 binary("remainder.Tensor", "remainder4(a, b)", integer="iremainder4(a, b)")
 binary("atan2.default", "atan2_4(a, b)", exact=False)
-binary("logical_and.default", TRUTH.format("(a != zero) & (b != zero)"))
-binary("logical_or.default", TRUTH.format("(a != zero) | (b != zero)"))
-binary("logical_xor.default", TRUTH.format("(a != zero) != (b != zero)"))
+binary("logical_and.default", AS_BOOL.format("(a != zero) & (b != zero)"))
+binary("logical_or.default", AS_BOOL.format("(a != zero) | (b != zero)"))
+binary("logical_xor.default", AS_BOOL.format("(a != zero) != (b != zero)"))
 
 with_scalar("mul.Scalar", "x * s0")
 with_scalar("div.Scalar", "x / s0", exact=False)
@@ -224,7 +224,7 @@ def _quotient(a: str, b: str, rounding_mode: str | None, integer: bool) -> str:
 @elementwise("aten.clamp.default", "aten.hardtanh.default")
 def clamp(x: LiveTensor, low: Scalar | None, high: Scalar | None, out: LiveTensor) -> Elementwise:
     bounds = (-math.inf if low is None else low, math.inf if high is None else high)
-    raised = "select(x, s0, x < s0)"  # NaN passes through, which max would not promise
+    raised = "select(x, s0, x < s0)"  # keeps NaN; WGSL's max may drop it
     return Elementwise(f"select({raised}, s1, {raised} > s1)", bounds, all_integer(x, out))
 
 
@@ -292,7 +292,7 @@ def lerp_tensor(a: LiveTensor, b: LiveTensor, weight: LiveTensor, out: LiveTenso
 # -- conversions ----------------------------------------------------------------------------------
 
 
-@elementwise("aten._to_copy.default", alias="x")
+@elementwise("aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default", alias="x")
 def to_copy(
     x: LiveTensor,
     dtype: Unused,
@@ -300,35 +300,17 @@ def to_copy(
     device: Unused,
     pin_memory: Unused,
     non_blocking: Unused,
-    memory_format: Unused,
+    memory_format_or_dim_order: Unused,
     out: LiveTensor,
 ) -> Elementwise | None:
-    return cast(x, out)
-
-
-@elementwise("dim_order_ops._to_dim_order_copy.default", alias="x")
-def to_dim_order_copy(
-    x: LiveTensor,
-    dtype: Unused,
-    layout: Unused,
-    device: Unused,
-    pin_memory: Unused,
-    non_blocking: Unused,
-    dim_order: Unused,
-    out: LiveTensor,
-) -> Elementwise | None:
-    return cast(x, out)
+    return cast.describe(x, out)
 
 
 @elementwise("pteron.cast", alias="x")
-def pteron_cast(x: LiveTensor, out: LiveTensor) -> Elementwise | None:
-    return cast(x, out)
-
-
 def cast(x: LiveTensor, out: LiveTensor) -> Elementwise | None:
-    """Convert between dtypes; the same dtype needs nothing, for the output is an alias."""
+    """Convert x to the dtype of the output. If the dtypes are equal, the output is an alias of x."""
     if x.dtype == out.dtype:
         return None
     if out.dtype is DType.bool and x.dtype.is_float:
-        return Elementwise(TRUTH.format("x != zero"))
+        return Elementwise(AS_BOOL.format("x != zero"))
     return Elementwise("x", integer=all_integer(x, out))

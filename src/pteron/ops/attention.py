@@ -1,7 +1,7 @@
-"""Attention: with a KV cache, without one, and with a mask. Scores are never stored.
+"""Attention: with a KV cache, without one, and with a mask.
 
-Keys are walked with a running softmax, so memory does not grow with the context, and a position is a
-uniform that a decode step moves without a new plan.
+Scores are not stored: each kernel keeps a running softmax, so memory does not grow with the context. The
+position is a uniform, so a decode step changes it without a new plan.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ from pteron.ir.rule import (
     op,
     threads,
 )
-from pteron.ops.elementwise import widened
+from pteron.ops.elementwise import wide_target
 from pteron.ops.matmul import all_float32
 from pteron.ops.shapes import broadcast_strides
 from pteron.ops.writes import cache_update
 
-FEW = 8  # queries below this: lanes are better spent on keys than on queries
-TILE = 2048  # sums in the registers of a workgroup of attention_tile: what is faster takes long to compile
-FLASH_TILE = 32  # queries that a workgroup of attention_flash takes
-WIDEST = 256  # the head size up to which the tiles of attention_flash fit into 16 KiB
-MOST_PARTS = 1024  # that chunks of keys leave in memory: enough workgroups for any GPU
-MOST_TOGETHER = 8  # heads of queries that attention_decode takes at once
+FEW_QUERIES = 8  # with fewer queries than this, the lanes of a workgroup divide the keys
+MAX_TILE_SUMS = 2048  # sums in the registers of an attention_tile workgroup; more would compile for too long
+FLASH_TILE = 32  # queries of an attention_flash workgroup
+MAX_FLASH_WIDTH = 256  # the largest head size whose attention_flash tiles fit into 16 KiB
+MAX_PARTS = 1024  # partial results of key chunks in memory; enough workgroups for any GPU
+MAX_HEADS_TOGETHER = 8  # query heads that one attention_decode workgroup computes
 
-# Quad d of the row of y that starts at element `first`. Only rows of whole quads own their words.
+# Store quad d of the row of y that starts at element `first`. If rows are not whole quads, two rows share a
+# word, so elements are stored one by one.
 STORE_QUADS = "fn store(first: u32, d: u32, value: vec4<f32>) { y_put(first / 4u + d, y_t4(value)); }"
 STORE_ELEMENTS = """
 fn store(first: u32, d: u32, value: vec4<f32>) {
@@ -57,7 +58,7 @@ fn store(first: u32, d: u32, value: vec4<f32>) {
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """The four sizes of an attention operand, and the strides that find an element in it."""
+    """The four sizes of an attention operand, and its strides."""
 
     batch: int
     length: int
@@ -72,7 +73,7 @@ class Heads:
         return self.batch * self.heads * self.length
 
     def blocks(self, queries: int) -> int:
-        """How many blocks of that many queries of one head there are."""
+        """The number of blocks. A block has `queries` queries of one head."""
         return self.batch * self.heads * -(-self.length // queries)
 
 
@@ -101,13 +102,13 @@ def attention(
     mask: LiveTensor | None = None,
     scale: float | None = None,
 ) -> list[Route]:
-    """softmax(q k^T * scale + mask) v. `context` keys are visible; None: start_pos + S of them."""
+    """softmax(q k^T * scale + mask) v, over the first `context` keys. None: the first start_pos + S keys."""
     for name, x in (("query", q), ("key", k), ("value", v)):
         check(x.rank == 4, f"{name} must have 4 dimensions, not shape {describe(x.shape)}")
     queries, keys = layout(q.shape), layout(k.shape)
     check(
         queries.batch == keys.batch and queries.width == keys.width and k.shape == v.shape,
-        f"query {describe(q.shape)}, key {describe(k.shape)} and value {describe(v.shape)} do not fit",
+        f"query {describe(q.shape)}, key {describe(k.shape)} and value {describe(v.shape)} do not match",
     )
     width, heads, shared = queries.width, queries.heads, keys.heads
     check(width == q.max_shape[-1], f"the head size is {q.max_shape[-1]} and cannot vary: got {width}")
@@ -118,7 +119,7 @@ def attention(
             start_pos.require(
                 0,
                 seen - queries.length,
-                f"position {{value}} lies beyond the {seen} keys that the mask covers",
+                f"position {{value}} is beyond the {seen} keys that the mask covers",
             )
         else:
             check(seen == context, f"mask {describe(mask.shape)} does not cover {context} keys")
@@ -149,7 +150,7 @@ def attention(
         )
     largest = layout(q.max_shape), layout(k.max_shape)
     routes = []
-    if width % 4 == 0 and width <= WIDEST:
+    if width % 4 == 0 and width <= MAX_FLASH_WIDTH:
         routes += [_split(plain, masked, largest), _flash(masked)]
     if mask is None and width % 32 == 0 and all_float32(q, k, v, out):
         routes += [_decode(plain, largest), _tile(plain)]
@@ -165,35 +166,38 @@ class Operands(Shared):
 
 
 def _general(operands: Operands, out: LiveTensor) -> Route:
-    """Any width, any mask: an invocation for each row."""
+    """For every head size and every mask: one invocation per row."""
     whole = out.max_shape[-1] % 4 == 0
-    y, narrowing = (out, []) if whole else widened(out)
+    y, narrowing = (out, []) if whole else wide_target(out)
     operands = replace(operands, bindings={**operands.bindings, "y": y})
     code = STORE_QUADS if whole else STORE_ELEMENTS
     return Route("any", [operands.dispatch("attention", threads(operands.queries.rows), code), *narrowing])
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """How the keys of a row are cut into chunks, for workgroups to share.
+class KeyChunks:
+    """How the keys of a row are divided into chunks, one chunk per workgroup.
 
-    How many keys are visible is not known when a grid is planned. It has a fixed number of chunks, and the
-    kernels divide among them the keys that there are: a grid for all that a cache may hold would run mostly
-    workgroups with nothing to do, and need memory for each.
+    The number of visible keys is not known when a grid is planned. So the number of chunks is fixed, and the
+    kernels divide the visible keys among the chunks. A grid for the whole cache would need memory for every
+    workgroup, and most workgroups would have no keys.
     """
 
-    step: int  # chunks have a multiple of this many keys
-    most: int  # chunks: one invocation merges them
+    step: int  # the number of keys of a chunk is a multiple of this
+    most: int  # the largest number of chunks; one invocation merges them
 
     def dispatches(
         self, kernel: str, plain: Operands, masked: Operands, largest: tuple[Heads, Heads], together: int = 1
     ) -> list[Dispatch]:
-        """A kernel that leaves a part of each chunk, `together` rows to a workgroup, and the merging."""
+        """The kernel that computes the result of every chunk, and the kernel that merges these results.
+
+        A workgroup of the first kernel computes `together` rows.
+        """
         queries, per_row = plain.queries, plain.queries.width // 4
         most = min(self.most, -(-largest[1].length // self.step))
-        chunks = max(1, min(most, MOST_PARTS // max(queries.rows, 1)))
-        few = replace(largest[0], length=min(largest[0].length, FEW - 1)).rows
-        parts = Scratch("parts", 16 * (per_row + 1) * max(few, min(MOST_PARTS, few * most)))
+        chunks = max(1, min(most, MAX_PARTS // max(queries.rows, 1)))
+        few = replace(largest[0], length=min(largest[0].length, FEW_QUERIES - 1)).rows
+        parts = Scratch("parts", 16 * (per_row + 1) * max(few, min(MAX_PARTS, few * most)))
 
         def with_parts(operands: Operands, *without: str) -> Operands:
             kept = {name: bound for name, bound in operands.bindings.items() if name not in without}
@@ -212,33 +216,38 @@ class Cut:
 
 
 def _split(plain: Operands, masked: Operands, largest: tuple[Heads, Heads]) -> Route:
-    """Few queries: a workgroup for each chunk of keys."""
-    dispatches = Cut(step=32, most=32).dispatches("attention_split", plain, masked, largest)
-    return Route("split", dispatches, when=plain.queries.length < FEW, home=GPU)
+    """For few queries: one workgroup per chunk of keys."""
+    dispatches = KeyChunks(step=32, most=32).dispatches("attention_split", plain, masked, largest)
+    return Route("split", dispatches, when=plain.queries.length < FEW_QUERIES, home=GPU)
 
 
 def _decode(operands: Operands, largest: tuple[Heads, Heads]) -> Route:
-    """Few queries: lanes divide the keys of a chunk, and heads that share keys are taken together."""
-    together = _divisor(largest[0].heads // largest[1].heads, MOST_TOGETHER)
+    """For few queries: lanes divide the keys of a chunk. Heads that share keys are computed together."""
+    together = _divisor(largest[0].heads // largest[1].heads, MAX_HEADS_TOGETHER)
     rolled = replace(
         operands,
         params={**operands.params, "quads": operands.queries.width // 4},
         defines={**operands.defines, "ROLLED": True, "TOGETHER": together},
     )
-    dispatches = Cut(step=64, most=8).dispatches("attention_decode", operands, rolled, largest, together)
-    fits = operands.queries.length < FEW and operands.queries.heads // operands.keys.heads % together == 0
+    dispatches = KeyChunks(step=64, most=8).dispatches(
+        "attention_decode", operands, rolled, largest, together
+    )
+    fits = (
+        operands.queries.length < FEW_QUERIES
+        and operands.queries.heads // operands.keys.heads % together == 0
+    )
     return Route("decode", dispatches, when=fits, needs=SUBGROUP, home=SOFTWARE)
 
 
 def _divisor(n: int, most: int) -> int:
-    """The largest divisor that is not more than `most`."""
+    """The largest divisor of n that is at most `most`."""
     return max(d for d in range(1, most + 1) if n % d == 0)
 
 
 def _tile(operands: Operands) -> Route:
-    """Many queries: a subgroup takes some, of all heads that share keys, and 32 keys at a time."""
+    """For many queries: a subgroup computes some queries of all heads that share keys, 32 keys at a time."""
     queries, keys = operands.queries, operands.keys
-    rows = max(8, min(32, TILE // queries.width // 8 * 8))
+    rows = max(8, min(32, MAX_TILE_SUMS // queries.width // 8 * 8))
     blocks = keys.batch * keys.heads * -(-queries.length * (queries.heads // keys.heads) // rows)
     rolled = replace(
         operands,
@@ -249,10 +258,10 @@ def _tile(operands: Operands) -> Route:
 
 
 def _flash(operands: Operands) -> Route:
-    """Many queries: tiles of them meet tiles of keys in workgroup memory."""
+    """For many queries: tiles of queries and keys are in workgroup memory."""
     width = operands.queries.width
-    # A lane for each element of a head, in whole subgroups. Slices are as deep as 16 KiB allow.
-    lanes, depth = 32 * -(-width // 32), 8 if width < WIDEST else 4
+    # One lane per element of a head, rounded up to whole subgroups. 16 KiB limit the depth of a slice.
+    lanes, depth = 32 * -(-width // 32), 8 if width < MAX_FLASH_WIDTH else 4
     grid = fold(operands.queries.blocks(FLASH_TILE))
     flash = operands.dispatch("attention_flash", grid, LANES=lanes, SLICE=depth, TILE=FLASH_TILE)
     return Route("flash", [flash], home=GPU)
@@ -271,7 +280,7 @@ def _mask_strides(mask: LiveTensor, rows: Shape, keys: int) -> dict[str, int]:
 
 
 def _cached_work(call: LiveArguments, causal: bool, *caches: str) -> Work:
-    """Of the caches the visible rows are read. A multiply-add for each score, and another for each value."""
+    """Only the visible rows of the caches are read. A query and a key need two multiply-adds per element."""
     batch, length, heads, width = call["q"].shape
     start = call["start_pos"] or 0
     seen = start + length
@@ -329,8 +338,8 @@ def cached_attention(
     scale: float | None,
     out: LiveTensor,
 ) -> list[Route]:
-    """Over caches that hold this call's tokens already. Causal, unless a mask says what is seen."""
-    check(dropout == 0, f"dropout must be 0 when a program runs, not {dropout}")
+    """Attention over caches that already contain the tokens of this call. Causal, unless there is a mask."""
+    check_dropout(dropout)
     causal = is_causal or mask is None
     return attention(
         q,
@@ -345,6 +354,10 @@ def cached_attention(
     )
 
 
+def check_dropout(dropout: float) -> None:
+    check(dropout == 0, f"dropout must be 0 at run time, not {dropout}: export the model with .eval()")
+
+
 @op("custom_sdpa.default", uniforms=["start_pos"], work=_custom_sdpa_work)
 def custom_sdpa(
     q: LiveTensor,
@@ -357,12 +370,12 @@ def custom_sdpa(
     scale: float | None,
     out: LiveTensor,
 ) -> list[Route]:
-    check(dropout == 0, f"dropout must be 0 when a program runs, not {dropout}")
+    check_dropout(dropout)
     length, capacity = q.shape[1], k.shape[1]
     start_pos.require(
         0,
         capacity - length,
-        f"position {{value}} plus {length} tokens lies beyond the {capacity} positions of the keys",
+        f"position {{value}} plus {length} tokens is beyond the {capacity} positions of the keys",
     )
     return attention(
         q, k, v, out, sequence_first, start_pos=start_pos, causal=is_causal, mask=mask, scale=scale

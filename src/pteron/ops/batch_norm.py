@@ -1,4 +1,4 @@
-"""Batch norm by the statistics of the batch itself: instance norm, weight standardisation, training."""
+"""Batch norm with the statistics of the current batch: instance norm, weight standardisation, training."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from pteron.ir.rule import Dispatch, LiveTensor, Route, check, describe, numel, op, quads, threads
 from pteron.ops.norm import batch_norm, check_affine
-from pteron.ops.reduce import MEAN_OF_MOMENTS, VARIANCE, reduce, together
+from pteron.ops.reduce import MEAN_OF_MOMENTS, VARIANCE, combined, reduce
 
-# `correction` carries eps.
+# The parameter `correction` contains eps.
 RECIPROCAL_DEVIATION = replace(VARIANCE, finish="inverseSqrt(s.squares / f32(p.count) + p.correction)")
 
 
@@ -23,7 +23,7 @@ def batch_norm_without_stats(
     eps: float,
     outs: Sequence[LiveTensor],
 ) -> list[Route]:
-    return by_batch(x, weight, bias, eps, outs)
+    return normalize_by_batch(x, weight, bias, eps, outs)
 
 
 @op("aten._native_batch_norm_legit.default", mutates=["running_mean", "running_var"])
@@ -42,7 +42,7 @@ def batch_norm_with_stats(
     if not training:
         apply = batch_norm(x, weight, bias, running_mean, running_var, momentum, eps, outs)
         return [Route("running", [apply])]
-    routes = by_batch(x, weight, bias, eps, outs)
+    routes = normalize_by_batch(x, weight, bias, eps, outs)
     channels, count = x.shape[1], x.numel // max(x.shape[1], 1)
     check_affine(running_mean, running_var, channels)
     update = Dispatch(
@@ -64,14 +64,14 @@ def batch_norm_with_stats(
     return [replace(route, dispatches=[*route.dispatches, update]) for route in routes]
 
 
-def by_batch(
+def normalize_by_batch(
     x: LiveTensor,
     weight: LiveTensor | None,
     bias: LiveTensor | None,
     eps: float,
     outs: Sequence[LiveTensor],
 ) -> list[Route]:
-    """y, and the mean and the reciprocal standard deviation of each channel."""
+    """The normalized x, and the mean and the reciprocal standard deviation of each channel."""
     check(x.rank >= 2, f"x must have a batch and a channel dimension, not shape {describe(x.shape)}")
     channels = x.shape[1]
     check(x.numel > 0 or not channels, f"x {describe(x.shape)} has no elements to take the mean of")
@@ -79,7 +79,7 @@ def by_batch(
     y, mean, rstd = outs
     y.resize(x.shape)
     dims = [d for d in range(x.rank) if d != 1]
-    statistics = together(
+    statistics = combined(
         reduce(x, mean, dims, False, MEAN_OF_MOMENTS),
         reduce(x, rstd, dims, False, RECIPROCAL_DEVIATION, eps),
     )

@@ -1,9 +1,9 @@
-"""What control flow leaves in a graph: the result of the branch that was taken, and the rows of a loop."""
+"""Results of control flow: the result of the branch that was taken, and the rows that a loop writes."""
 
 from __future__ import annotations
 
 from pteron.ir.rule import Dispatch, LiveTensor, Route, check, copy_dispatch, describe, op
-from pteron.ops.writes import write_box
+from pteron.ops.writes import write_slice
 
 
 @op("pteron.choose")
@@ -18,9 +18,9 @@ def choose(condition: int, a: LiveTensor, b: LiveTensor, out: LiveTensor) -> lis
 
 @op("pteron.first_row")
 def first_row(x: LiveTensor, count: int, out: LiveTensor) -> Dispatch:
-    """The first of `count` rows, which decides the shape of them all."""
+    """Write the first of `count` rows. Its shape is the shape of all rows."""
     out.resize((count, *x.shape))
-    return write_box(x, out, 0, 0, 1)
+    return write_slice(x, out, 0, 0, 1)
 
 
 @op("pteron.write_row", mutates=["target"])
@@ -29,4 +29,4 @@ def write_row(x: LiveTensor, target: LiveTensor, index: int, out: None) -> Dispa
         x.shape == target.shape[1:] and index < target.shape[0],
         f"row {index} of {describe(target.shape)} cannot hold {describe(x.shape)}",
     )
-    return write_box(x, target, 0, index, 1)
+    return write_slice(x, target, 0, index, 1)

@@ -1,4 +1,4 @@
-"""Complex tensors: pairs of a real and an imaginary part."""
+"""Complex tensors. An element is a pair of a real and an imaginary part."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pteron.ir.rule import Dispatch, DType, LiveTensor, copy_dispatch, op, threa
 
 @op("aten.view_as_real_copy.default")
 def view_as_real(x: LiveTensor, out: LiveTensor) -> Dispatch:
-    """The parts as a last dimension."""
+    """The real and the imaginary part become the last dimension."""
     out.resize((*x.shape, 2))
     return copy_dispatch(x, out)
 

@@ -1,8 +1,8 @@
-"""Convolutions of one, two and three spatial dimensions, plain and transposed, batched and not.
+"""Convolutions over one, two or three spatial dimensions, plain and transposed, with and without a batch.
 
-All are one gather over three spatial dimensions: those that are missing are lifted with ones. Float32
-goes in tiles of positions and channels; any other dtype element by element. On GPUs, where there are
-channels enough, a convolution is a matrix product whose one operand is gathered as it goes.
+Every kernel works on three spatial dimensions; a missing dimension has size 1. The float32 kernel computes
+tiles of positions and channels. Other dtypes are computed element by element. On a GPU, a convolution with
+enough channels runs as a matrix product, whose kernel reads one operand from the image.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from pteron.ir.rule import (
 )
 from pteron.ops.elementwise import F32_MAX
 from pteron.ops.matmul import all_float32
-from pteron.ops.products import ANY, GEMM, WORTH_TILES, Extent, Offer, product_routes
+from pteron.ops.products import ANY, GEMM, MIN_TILE_ROWS, Extent, Offer, product_routes
 from pteron.ops.workgroups import stores, tile_offers
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How a kernel walks over the spatial dimensions."""
+    """The window of a convolution or a pooling: one number for each spatial dimension."""
 
     kernel: Shape
     stride: Shape
@@ -43,11 +43,14 @@ class Window:
 
     @staticmethod
     def of(kernel: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Window:
-        """From lists that may hold one number for all dimensions."""
+        """A window from lists. A list with one number gives the same number to all dimensions."""
         rank = len(kernel)
-        window = Window(kernel, spread(stride, rank), spread(padding, rank), spread(dilation, rank))
+        window = Window(
+            kernel, per_dimension(stride, rank), per_dimension(padding, rank), per_dimension(dilation, rank)
+        )
         check(
-            all(n >= 1 for n in (*window.kernel, *window.stride, *window.dilation)), f"{window} is degenerate"
+            all(n >= 1 for n in (*window.kernel, *window.stride, *window.dilation)),
+            f"kernel, stride and dilation must be at least 1, not {window}",
         )
         return window
 
@@ -56,7 +59,7 @@ class Window:
         return {*self.kernel, *self.stride} == {1} and not any(self.padding)
 
     def output(self, size: Shape) -> Shape:
-        """How many places the window has in an input of this size."""
+        """The number of positions of the window in an input of this size."""
         steps = [
             n + 2 * p - d * (k - 1) - 1
             for n, k, p, d in zip(size, self.kernel, self.padding, self.dilation, strict=True)
@@ -69,7 +72,7 @@ class Window:
         return tuple(n // s + 1 for n, s in zip(steps, self.stride, strict=True))
 
     def transposed_output(self, size: Shape, extra: Shape) -> Shape:
-        """The input size that has this many places, and `extra` more elements at its end."""
+        """The input size in which the window has this many positions, plus `extra` elements at the end."""
         return tuple(
             (n - 1) * s - 2 * p + d * (k - 1) + e + 1
             for n, k, s, p, d, e in zip(
@@ -80,27 +83,27 @@ class Window:
     @property
     def params(self) -> dict[str, Shape]:
         return {
-            "kernel": lift(self.kernel, 1),
-            "stride": lift(self.stride, 1),
-            "padding": lift(self.padding, 0),
-            "dilation": lift(self.dilation, 1),
+            "kernel": as_3d(self.kernel, 1),
+            "stride": as_3d(self.stride, 1),
+            "padding": as_3d(self.padding, 0),
+            "dilation": as_3d(self.dilation, 1),
         }
 
 
-def spread(values: Sequence[int], rank: int) -> Shape:
-    """One number per dimension, from a list that may hold one for all of them."""
+def per_dimension(values: Sequence[int], rank: int) -> Shape:
+    """One number per dimension. A list with one number gives the same number to all dimensions."""
     listed = tuple(values) * (rank if len(values) == 1 else 1)
     check(len(listed) == rank, f"{describe(listed)} does not give one number for each of {rank} dimensions")
     return listed
 
 
-def lift(values: Shape, neutral: int) -> Shape:
-    """A list over fewer spatial dimensions as one over three."""
+def as_3d(values: Shape, neutral: int) -> Shape:
+    """Three numbers, one for each spatial dimension: `neutral` stands for the missing dimensions."""
     return (neutral,) * (3 - len(values)) + values
 
 
 def _work(call: LiveArguments) -> Work:
-    """Each element of the output meets one filter; transposed, each of the input does."""
+    """Each element of the output is a product with one filter. If transposed: each element of the input."""
     meets = call["x"] if call["transposed"] else call["out"]
     return Work(2 * numel(call["weight"].shape[1:]) * meets.numel)
 
@@ -142,22 +145,23 @@ def conv_with_clamp(
     check(1 <= spatial <= 3, f"weight must have 3, 4 or 5 dimensions, not shape {describe(weight.shape)}")
     check(
         x.rank in (spatial + 1, spatial + 2),
-        f"x has shape {describe(x.shape)}, but weight {describe(weight.shape)} has {spatial} spatial ones",
+        f"x has shape {describe(x.shape)}, but weight {describe(weight.shape)} "
+        f"has {spatial} spatial dimensions",
     )
     batch = x.shape[: x.rank - spatial - 1]
     channels, size = x.shape[-spatial - 1], x.shape[-spatial:]
     outs = weight.shape[1] * groups if transposed else weight.shape[0]
     wanted = weight.shape[0] if transposed else weight.shape[1] * groups
     check(
-        channels == wanted, f"x has {channels} channels, but weight {describe(weight.shape)} wants {wanted}"
+        channels == wanted, f"x has {channels} channels, but weight {describe(weight.shape)} needs {wanted}"
     )
     check(outs % groups == 0, f"{outs} output channels cannot be split into {groups} groups")
     check(bias is None or bias.numel >= outs, f"bias has fewer elements than the {outs} output channels")
     window = Window.of(weight.shape[2:], stride, padding, dilation)
-    extra = spread(output_padding, spatial) if output_padding else (0,) * spatial
+    extra = per_dimension(output_padding, spatial) if output_padding else (0,) * spatial
     places = window.transposed_output(size, extra) if transposed else window.output(size)
     out.resize((*batch, outs, *places))
-    if window.is_pointwise:  # the same work on one long row
+    if window.is_pointwise:  # treat all positions as one row
         size = places = (numel(size),)
     params: dict[str, Number] = {
         "batch": numel(batch),
@@ -166,8 +170,8 @@ def conv_with_clamp(
         "groups": groups,
         "low": -F32_MAX if output_min is None else max(output_min, -F32_MAX),
         "high": F32_MAX if output_max is None else min(output_max, F32_MAX),
-        "input": lift(size, 1),
-        "output": lift(places, 1),
+        "input": as_3d(size, 1),
+        "output": as_3d(places, 1),
         **window.params,
     }
     defines: dict[str, int | float | bool | str] = {
@@ -177,10 +181,10 @@ def conv_with_clamp(
     }
     bindings: dict[str, Bound] = {"x": x, "weight": weight, "bias": bias or weight, "y": out}
     extent = Extent(outs // groups, numel(places), numel(batch) * groups)
-    # By the largest shape, which never changes: every tile is right for any number of channels.
+    # The choice depends on the largest shape, which never changes. Every tile works for all channel counts.
     most = weight.max_shape[1] if transposed else weight.max_shape[0] // groups
     offers = []
-    if not transposed and most >= WORTH_TILES and x.dtype.is_float:
+    if not transposed and most >= MIN_TILE_ROWS and x.dtype.is_float:
         ragged = out.dtype.itemsize == 4
         flags = {**defines, **stores(not ragged), "POINTWISE": window.is_pointwise}
         product = Dispatch("conv_group", bindings, params, fold(0), flags)

@@ -1,7 +1,8 @@
-"""Operators that count as they go: masked_scatter, repeat_interleave, nonzero, masked_select.
+"""Operators that count elements: masked_scatter, repeat_interleave, nonzero, masked_select.
 
-Where an element goes depends on how many came before it. The mask is counted block by block, the blocks'
-counts are summed up, and each block then numbers its own elements.
+The position of an element depends on the number of set elements before it. The first kernel counts the set
+elements of each block. The second kernel adds these counts up. The third kernel numbers the elements of each
+block.
 """
 
 from __future__ import annotations
@@ -39,8 +40,14 @@ def running_total(x: LiveTensor | Scratch, count: int, out: Scratch) -> Dispatch
     return Dispatch("scan", {"x": x, "y": out}, params, threads(1 if count else 0), code=SUM)
 
 
-def numbered(mask: Scratch | LiveTensor, count: int, most: int) -> tuple[Scratch, Scratch, list[Dispatch]]:
-    """How many elements are set before each of `count`, and at the end of each block; and the dispatches."""
+def number_set_elements(
+    mask: Scratch | LiveTensor, count: int, most: int
+) -> tuple[Scratch, Scratch, list[Dispatch]]:
+    """Count the set elements of a mask that has `count` elements, and at most `most`.
+
+    The result is the number of set elements before each element, the number at the end of each block, and the
+    dispatches that compute both.
+    """
     counts = Scratch("counts", 4 * max(1, blocks(most)), DType.int32)
     ends = Scratch("ends", 4 * max(1, blocks(most)), DType.int32)
     before = Scratch("before", 4 * max(1, most), DType.int32)
@@ -56,12 +63,12 @@ def numbered(mask: Scratch | LiveTensor, count: int, most: int) -> tuple[Scratch
 
 @op("aten.masked_scatter.default")
 def masked_scatter(x: LiveTensor, mask: LiveTensor, source: LiveTensor, out: LiveTensor) -> list[Dispatch]:
-    """Where the mask is set, the elements of `source` in their order; elsewhere x."""
+    """Where the mask is set, the next element of `source`. Elsewhere x."""
     shape = broadcast(x.shape, mask.shape)
     out.resize(shape)
     check(source.numel > 0 or not out.numel, f"source {describe(source.shape)} has no elements")
     wide = Scratch("mask", max(4, numel(out.max_shape)), DType.bool)
-    before, _, counting = numbered(wide, out.numel, numel(out.max_shape))
+    before, _, counting = number_set_elements(wide, out.numel, numel(out.max_shape))
     sizes, (walk,) = merge(shape, broadcast_strides(x.shape, shape))
     params: dict[str, Number] = {
         "quads": quads(out.numel),
@@ -72,14 +79,14 @@ def masked_scatter(x: LiveTensor, mask: LiveTensor, source: LiveTensor, out: Liv
     }
     bindings: dict[str, Bound] = {"x": x, "mask": wide, "before": before, "source": source, "y": out}
     return [
-        spread(mask, shape, wide),
+        broadcast_copy(mask, shape, wide),
         *counting,
         Dispatch("masked_scatter", bindings, params, threads(quads(out.numel))),
     ]
 
 
-def spread(x: LiveTensor, shape: tuple[int, ...], out: Scratch) -> Dispatch:
-    """A tensor broadcast to a shape."""
+def broadcast_copy(x: LiveTensor, shape: tuple[int, ...], out: Scratch) -> Dispatch:
+    """Copy a tensor, broadcast to a shape."""
     sizes, (walk,) = merge(shape, broadcast_strides(x.shape, shape))
     count = quads(numel(shape))
     params: dict[str, Number] = {
@@ -92,16 +99,16 @@ def spread(x: LiveTensor, shape: tuple[int, ...], out: Scratch) -> Dispatch:
     return Dispatch("strided_copy", {"x": x, "y": out}, params, threads(count))
 
 
-# -- results as long as their data says ------------------------------------------------------------
+# -- results whose length depends on data ----------------------------------------------------------
 
 
 @op("aten.nonzero.default")
 def nonzero(x: LiveTensor, outs: Sequence[LiveTensor]) -> list[Dispatch]:
-    """The coordinates of every element that is not 0, and how many there are."""
+    """The coordinates of every element that is not 0, and their number."""
     places, total = outs
     check(x.rank <= MAX_RANK, f"x {describe(x.shape)} has more than {MAX_RANK} dimensions")
     places.resize((x.numel, x.rank))
-    before, ends, counting = numbered(x, x.numel, numel(x.max_shape))
+    before, ends, counting = number_set_elements(x, x.numel, numel(x.max_shape))
     params: dict[str, Number] = {"count": x.numel, "rank": x.rank, "sizes": x.shape}
     bindings: dict[str, Bound] = {"x": x, "before": before, "y": places}
     return [
@@ -113,7 +120,7 @@ def nonzero(x: LiveTensor, outs: Sequence[LiveTensor]) -> list[Dispatch]:
 
 @op("aten.masked_select.default")
 def masked_select(x: LiveTensor, mask: LiveTensor, outs: Sequence[LiveTensor]) -> list[Dispatch]:
-    """The elements of x where the mask is set, and how many there are."""
+    """The elements of x where the mask is set, and their number."""
     shape = broadcast(x.shape, mask.shape)
     out, total = outs
     out.resize((numel(shape),))
@@ -121,15 +128,15 @@ def masked_select(x: LiveTensor, mask: LiveTensor, outs: Sequence[LiveTensor]) -
     wide = Scratch("wide", max(16, most * x.dtype.itemsize), x.dtype)
     flags = Scratch("mask", max(16, most), DType.bool)
     return [
-        spread(x, shape, wide),
-        spread(mask, shape, flags),
-        *gathered(wide, flags, numel(shape), most, out, total),
+        broadcast_copy(x, shape, wide),
+        broadcast_copy(mask, shape, flags),
+        *gather_masked_rows(wide, flags, numel(shape), most, out, total),
     ]
 
 
 @op("pteron.select_rows")
 def select_rows(x: LiveTensor, mask: LiveTensor, outs: Sequence[LiveTensor]) -> list[Dispatch]:
-    """x[mask]: the rows of x where the mask, which covers its first dimensions, is set; and how many."""
+    """x[mask]: the rows of x where the mask is set, and their number. The mask covers the first dims of x."""
     lead, rest = x.shape[: mask.rank], x.shape[mask.rank :]
     check(
         mask.rank > 0 and lead == mask.shape,
@@ -137,10 +144,10 @@ def select_rows(x: LiveTensor, mask: LiveTensor, outs: Sequence[LiveTensor]) -> 
     )
     out, total = outs
     out.resize((mask.numel, *rest))
-    return gathered(x, mask, mask.numel, numel(mask.max_shape), out, total)
+    return gather_masked_rows(x, mask, mask.numel, numel(mask.max_shape), out, total)
 
 
-def gathered(
+def gather_masked_rows(
     x: LiveTensor | Scratch,
     mask: LiveTensor | Scratch,
     count: int,
@@ -148,8 +155,8 @@ def gathered(
     out: LiveTensor,
     total: LiveTensor,
 ) -> list[Dispatch]:
-    """The rows of x, of `count` of them, where the mask is set."""
-    before, ends, counting = numbered(mask, count, most)
+    """The rows of x where the mask is set. x has `count` rows, and at most `most`."""
+    before, ends, counting = number_set_elements(mask, count, most)
     places = Scratch("places", 4 * max(1, most), DType.int32)
     row = numel(out.shape[1:])
     listing: dict[str, Bound] = {"mask": mask, "before": before, "places": places}

@@ -1,4 +1,4 @@
-"""Tensors made from nothing: full, zeros, ones, arange, a scalar."""
+"""Operators that create tensors: full, zeros, ones, empty, arange, scalar_tensor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pteron.ops.elementwise import as_f32, as_i32
 
 
 def ramp(out: LiveTensor, start: float | int, step: float | int = 0) -> Dispatch:
-    """out[i] = start + i * step, in the type of the output."""
+    """out[i] = start + i * step, computed in the type of the output."""
     kind = "vec4<f32>" if out.dtype.is_float else "vec4<i32>"
     s = "s" if out.dtype.is_float else "k"
     code = f"fn value(i: vec4<u32>) -> y_t4 {{ return {kind}(p.{s}_start) + {kind}(i) * p.{s}_step; }}"
@@ -42,22 +42,6 @@ def full(
     return ramp(out, value)
 
 
-@op("aten.zeros.default")
-def zeros(
-    size: Shape, dtype: Unused, layout: Unused, device: Unused, pin: Unused, out: LiveTensor
-) -> Dispatch:
-    out.resize(size)
-    return ramp(out, 0)
-
-
-@op("aten.ones.default")
-def ones(
-    size: Shape, dtype: Unused, layout: Unused, device: Unused, pin: Unused, out: LiveTensor
-) -> Dispatch:
-    out.resize(size)
-    return ramp(out, 1)
-
-
 @op("aten.full_like.default", work=reads_only_shape_of("x"))
 def full_like(
     x: LiveTensor,
@@ -73,32 +57,32 @@ def full_like(
     return ramp(out, value)
 
 
-@op("aten.zeros_like.default", work=reads_only_shape_of("x"))
-def zeros_like(
-    x: LiveTensor,
-    dtype: Unused,
-    layout: Unused,
-    device: Unused,
-    pin: Unused,
-    memory_format: Unused,
-    out: LiveTensor,
-) -> Dispatch:
-    out.resize(x.shape)
-    return ramp(out, 0)
+def filled_with(name: str, value: int) -> None:
+    """Register `aten.<name>` and `aten.<name>_like`, which fill a tensor with one value."""
+
+    @op(f"aten.{name}.default")
+    def of_size(
+        size: Shape, dtype: Unused, layout: Unused, device: Unused, pin: Unused, out: LiveTensor
+    ) -> Dispatch:
+        out.resize(size)
+        return ramp(out, value)
+
+    @op(f"aten.{name}_like.default", work=reads_only_shape_of("x"))
+    def like(
+        x: LiveTensor,
+        dtype: Unused,
+        layout: Unused,
+        device: Unused,
+        pin: Unused,
+        memory_format: Unused,
+        out: LiveTensor,
+    ) -> Dispatch:
+        out.resize(x.shape)
+        return ramp(out, value)
 
 
-@op("aten.ones_like.default", work=reads_only_shape_of("x"))
-def ones_like(
-    x: LiveTensor,
-    dtype: Unused,
-    layout: Unused,
-    device: Unused,
-    pin: Unused,
-    memory_format: Unused,
-    out: LiveTensor,
-) -> Dispatch:
-    out.resize(x.shape)
-    return ramp(out, 1)
+filled_with("zeros", 0)
+filled_with("ones", 1)
 
 
 @op("aten.fill.Scalar", work=reads_only_shape_of("x"))
@@ -107,27 +91,14 @@ def fill(x: LiveTensor, value: Scalar, out: LiveTensor) -> Dispatch:
     return ramp(out, value)
 
 
-@op("aten.empty.memory_format")
+@op("aten.empty.memory_format", "dim_order_ops._empty_dim_order.default")
 def empty(
     size: Shape,
     dtype: Unused,
     layout: Unused,
     device: Unused,
     pin: Unused,
-    memory_format: Unused,
-    out: LiveTensor,
-) -> None:
-    out.resize(size)
-
-
-@op("dim_order_ops._empty_dim_order.default")
-def empty_dim_order(
-    size: Shape,
-    dtype: Unused,
-    layout: Unused,
-    device: Unused,
-    pin_memory: Unused,
-    dim_order: Unused,
+    memory_format_or_dim_order: Unused,
     out: LiveTensor,
 ) -> None:
     out.resize(size)

@@ -1,4 +1,4 @@
-"""Distances between rows: of two matrices, or of each pair of rows of one."""
+"""Distances between the rows of two matrices, and between all pairs of rows of one matrix."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from pteron.ir.rule import Dispatch, LiveTensor, Number, check, describe, op, quads, threads
 from pteron.ops.shapes import broadcast, broadcast_strides, merge
 
-# For each norm: what a difference adds to the sum (`d` is its absolute value), and what the sum becomes.
+# For each norm: the new sum after an absolute difference `d`, and the distance that a sum gives.
 NORMS = {
     0.0: ("sum + select(0.0, 1.0, d != 0.0)", "sum"),
     1.0: ("sum + d", "sum"),
@@ -30,7 +30,7 @@ def cdist(x1: LiveTensor, x2: LiveTensor, p: float, compute_mode: int | None, ou
     """out[.., i, j] = the p-norm of x1[.., i, :] - x2[.., j, :]. The leading dimensions broadcast."""
     check(
         x1.rank >= 2 and x2.rank >= 2 and x1.shape[-1] == x2.shape[-1],
-        f"the rows of x1 {describe(x1.shape)} and x2 {describe(x2.shape)} must have one length",
+        f"the rows of x1 {describe(x1.shape)} and x2 {describe(x2.shape)} must have the same length",
     )
     check(p >= 0, f"p must not be negative, not {p}")
     lead = broadcast(x1.shape[:-2], x2.shape[:-2])
@@ -55,7 +55,7 @@ def cdist(x1: LiveTensor, x2: LiveTensor, p: float, compute_mode: int | None, ou
 
 @op("aten._pdist_forward.default")
 def pdist(x: LiveTensor, p: float, out: LiveTensor) -> Dispatch:
-    """The distances of all pairs i < j of rows, in the order (0, 1), (0, 2), .. (1, 2), .."""
+    """The distances between rows i and j for all i < j, in the order (0, 1), (0, 2), .. (1, 2), .."""
     check(x.rank == 2, f"x must have 2 dimensions, not shape {describe(x.shape)}")
     check(p >= 0, f"p must not be negative, not {p}")
     rows, width = x.shape

@@ -1,4 +1,4 @@
-"""How elementwise operators are written: as a record of their function, which kernels are rendered from.
+"""How elementwise operators are written: as a record that describes a function. Kernels are made from it.
 
 The expression is WGSL over four values at a time. The operands are the operator's tensors in the order of its
 arguments: `x` if there is one, otherwise `a`, `b` and `c`. `zero` is four zeros. Functions whose names end in
@@ -8,7 +8,7 @@ arguments: `x` if there is one, otherwise `a`, `b` and `c`. `zero` is four zeros
     def add(a: LiveTensor, b: LiveTensor, alpha: Scalar, out: LiveTensor) -> Elementwise:
         return Elementwise("a + s0 * b", (alpha,), integer=all_integer(a, b))
 
-The same record becomes the kernel of the operator alone, and a step of a chain of operators
+The same record is used for the kernel of a single operator, and for a step of a chain of operators
 (fusion/chains.py).
 """
 
@@ -48,7 +48,7 @@ class Elementwise:
     integer: bool = False  # computed in integers; otherwise in floats
 
     def wgsl(self, name: str, takes: Sequence[str], gives: str, scalars: Sequence[str]) -> str:
-        """A WGSL function of operands of the types `takes`; `scalars` are expressions for their values."""
+        """A WGSL function from the types `takes` to the type `gives`. `scalars` are WGSL expressions."""
         kind = "vec4<i32>" if self.integer else "vec4<f32>"
         operands = dict(zip(operand_names(len(takes)), takes, strict=True))
         lines = [f"let {operand} = {kind}({operand}_in);" for operand in operands]
@@ -65,10 +65,10 @@ def operand_names(count: int) -> str:
 
 
 class ElementwiseRule:
-    """The rule of an elementwise operator. It can also `describe` what it computes, for fused kernels.
+    """The rule of an elementwise operator. Fused kernels use its `describe`.
 
-    `describe` is given the operator's arguments. Of tensors it reads the dtypes alone, because a fused kernel
-    is described before there are live shapes. None: the output is the operand as it is.
+    `describe` takes the operator's arguments. It reads only the dtypes of tensors, because a fused kernel is
+    described before there are live shapes. It returns None if the output is equal to the operand.
     """
 
     def __init__(self, describe: Callable[..., Elementwise | None]) -> None:
@@ -78,7 +78,7 @@ class ElementwiseRule:
         self._tensors = [i for i, p in enumerate(given) if p.annotation in (LiveTensor, LiveTensor | None)]
 
     def operands(self, args: Sequence[Any]) -> list[Any]:
-        """The tensors that the expression is about."""
+        """The tensors that the expression reads."""
         return [args[i] for i in self._tensors if args[i] is not None]
 
     def __call__(self, *args: Any) -> Dispatch | None:
@@ -101,19 +101,19 @@ def elementwise(
     return register
 
 
-# By the number of operands: the kernel, and how many scalars it has parameters for.
+# For each number of operands: the kernel, and the number of its scalar parameters.
 _KERNELS = {1: ("unary", 3), 2: ("binary", 1), 3: ("ternary", 1)}
 
 
 def elementwise_dispatch(found: Elementwise, operands: Sequence[LiveTensor], out: LiveTensor) -> Dispatch:
-    """The kernel of one operator, for an output that has its live shape already."""
+    """The kernel of one operator. The output already has its live shape."""
     kernel, places = _KERNELS[len(operands)]
     bound = dict(zip(operand_names(len(operands)), operands, strict=True))
     params = {"quads": quads(out.numel), **_scalar_params(found.scalars, places)}
     if len(operands) > 1:
-        params |= walks(out.shape, bound)
+        params |= broadcast_params(out.shape, bound)
     if len(operands) == 2:
-        params |= whole_operands(out, bound)
+        params |= same_shape_params(out, bound)
     return Dispatch(
         kernel, {**bound, "y": out}, params, threads(quads(out.numel)), code=_apply(found, tuple(bound))
     )
@@ -132,47 +132,48 @@ def _scalar_params(scalars: Sequence[Scalar], places: int) -> dict[str, Number]:
     return {**floats, **{f"k{i}": as_i32(value) for i, value in enumerate(padded)}}
 
 
-def walks(shape: tuple[int, ...], operands: Mapping[str, LiveTensor]) -> dict[str, Number]:
-    """The parameters that lead from an element of the output to those of operands broadcast to it."""
+def broadcast_params(shape: tuple[int, ...], operands: Mapping[str, LiveTensor]) -> dict[str, Number]:
+    """Parameters: from an element of the output to the elements of operands that are broadcast to it."""
     sizes, strides = merge(shape, *(broadcast_strides(x.shape, shape) for x in operands.values()))
     named = {f"{name}_strides": walk for name, walk in zip(operands, strides, strict=True)}
     return {"rank": len(sizes), "sizes": sizes, **named}
 
 
-def whole_operands(out: LiveTensor, operands: Mapping[str, LiveTensor]) -> dict[str, Number]:
-    """Which operands have the output's shape, so that a quad of them is a quad of the output."""
+def same_shape_params(out: LiveTensor, operands: Mapping[str, LiveTensor]) -> dict[str, Number]:
+    """Parameters: which operands have the shape of the output. They are read in whole quads."""
     return {f"{name}_same": int(x.numel == out.numel) for name, x in operands.items()}
 
 
 # -- conversions for other kernels ------------------------------------------------------------------
 
 
-def widened(out: LiveTensor) -> tuple[LiveTensor | Scratch, list[Dispatch]]:
-    """Where a kernel may store elements one by one, and what brings them to `out` from there.
+def wide_target(out: LiveTensor) -> tuple[LiveTensor | Scratch, list[Dispatch]]:
+    """A tensor with one word per element, and the dispatches that copy it to `out`.
 
-    A word holds several elements of a narrow type, and no two invocations may write to one word.
+    A kernel that stores single elements needs it: a word contains several elements of a narrow type, and no
+    two invocations may write to the same word.
     """
     if out.dtype.itemsize == 4:
         return out, []
     wide = Scratch("wide", 4 * numel(out.max_shape), DType.float32 if out.dtype.is_float else DType.int32)
-    return wide, [transfer(wide, out, out.numel)]
+    return wide, [convert_dispatch(wide, out, out.numel)]
 
 
-def transfer(x: LiveTensor | Scratch, y: LiveTensor | Scratch, count: int) -> Dispatch:
-    """The same elements in the same order, converted from one dtype to another."""
+def convert_dispatch(x: LiveTensor | Scratch, y: LiveTensor | Scratch, count: int) -> Dispatch:
+    """Copy `count` elements of x to y, and convert them to the dtype of y."""
     copy = Elementwise("x", integer=not (x.dtype.is_float or y.dtype.is_float))
     params = {"quads": quads(count), **_scalar_params((), 3)}
     return Dispatch("unary", {"x": x, "y": y}, params, threads(quads(count)), code=_apply(copy, "x"))
 
 
 def as_f32(value: Scalar) -> float:
-    """As a float32 parameter: what lies beyond its range is infinite."""
+    """The value as a float32 parameter. A value outside the range of float32 becomes infinite."""
     value = float(value)
     return value if math.isnan(value) or abs(value) <= F32_MAX else math.copysign(math.inf, value)
 
 
 def as_i32(value: Scalar) -> int:
-    """As an int32 parameter: what lies beyond its range is its end."""
+    """The value as an int32 parameter. A value outside the range of int32 becomes its nearest limit."""
     if isinstance(value, float) and not math.isfinite(value):
         return 0 if math.isnan(value) else (I32_MAX if value > 0 else I32_MIN)
     return max(I32_MIN, min(I32_MAX, int(value)))

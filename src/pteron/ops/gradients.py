@@ -1,4 +1,4 @@
-"""Gradients of convolutions and of maximum pooling, as the exporter writes them for training."""
+"""Gradients of convolutions and of maximum pooling, for training."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pteron.ir.rule import (
     quads,
     threads,
 )
-from pteron.ops.conv import Window, convolution, lift
+from pteron.ops.conv import Window, as_3d, convolution
 from pteron.ops.pool import pooling_window
 from pteron.ops.reduce import reduce, total
 
 
 def _work(call: LiveArguments) -> Work:
-    """The gradients of x and of the weight are as many products as the convolution itself."""
+    """The gradient of x and the gradient of the weight each need as many products as the convolution."""
     meets = call["x"] if call["transposed"] else call["grad"]
     return Work(2 * sum(call["output_mask"][:2]) * numel(call["weight"].shape[1:]) * meets.numel)
 
@@ -57,29 +57,29 @@ def convolution_backward(
     for wanted, out, like in zip(output_mask, outs, (x.shape, weight.shape, grad.shape[1:2]), strict=True):
         out.resize(like if wanted else tuple(0 for _ in out.max_shape))
     if output_mask[0]:
-        # What a convolution gathers its gradient scatters, and the other way round.
+        # The gradient of a convolution is a transposed convolution, and the other way round.
         rest = (0,) * spatial
         if not transposed:
             least = window.transposed_output(grad.shape[2:], rest)
             rest = tuple(n - m for n, m in zip(x.shape[2:], least, strict=True))
-        dispatches += _last(
+        dispatches += _general_route(
             convolution(
                 grad, weight, None, window.stride, window.padding, window.dilation, not transposed, rest,
                 groups, outs[0],
             )
         )  # fmt: skip
     if output_mask[1]:
-        # Transposed, x is what is walked over place by place, and grad is where windows lie.
+        # In a transposed convolution, x has the window positions, and grad is the image under the windows.
         places, image = (x, grad) if transposed else (grad, x)
         dispatches.append(_weight_gradient(places, image, window, groups, outs[1]))
     if output_mask[2]:
         dims = [d for d in range(grad.rank) if d != 1]
-        dispatches += _last(reduce(grad, outs[2], dims, False, total(outs[2])))
+        dispatches += _general_route(reduce(grad, outs[2], dims, False, total(outs[2])))
     return dispatches
 
 
-def _last(routes: list[Route]) -> list[Dispatch]:
-    """The route that every device and every shape may take."""
+def _general_route(routes: list[Route]) -> list[Dispatch]:
+    """The last route: it works on every device and for every shape."""
     return routes[-1].dispatches
 
 
@@ -93,8 +93,8 @@ def _weight_gradient(
         "outs": places.shape[1],
         "channels": image.shape[1],
         "groups": groups,
-        "input": lift(image.shape[2:], 1),
-        "output": lift(places.shape[2:], 1),
+        "input": as_3d(image.shape[2:], 1),
+        "output": as_3d(places.shape[2:], 1),
         **window.params,
     }
     bindings = {"places": places, "image": image, "y": out}
@@ -113,18 +113,18 @@ def max_pool2d_backward(
     indices: LiveTensor,
     out: LiveTensor,
 ) -> Dispatch:
-    """Every element of x gets the gradients of the windows that it is the maximum of."""
+    """The gradient of an element of x is the sum over all windows whose maximum it is."""
     check(
         x.rank in (3, 4) and grad.shape == indices.shape,
-        f"grad {describe(grad.shape)} and indices {describe(indices.shape)} must have one shape, "
-        f"and x {describe(x.shape)} 3 or 4 dimensions",
+        f"grad {describe(grad.shape)} and indices {describe(indices.shape)} must have the same shape, "
+        f"and x {describe(x.shape)} must have 3 or 4 dimensions",
     )
     window = pooling_window(kernel_size, stride, padding, dilation, 2)
     out.resize(x.shape)
     params: dict[str, Number] = {
         "quads": quads(x.numel),
-        "input": lift(x.shape[-2:], 1),
-        "output": lift(grad.shape[-2:], 1),
+        "input": as_3d(x.shape[-2:], 1),
+        "output": as_3d(grad.shape[-2:], 1),
         **window.params,
     }
     bindings = {"grad": grad, "indices": indices, "y": out}

@@ -1,4 +1,4 @@
-"""Operators on images: resizing, sampling, padding and pixels that change places."""
+"""Operators on images: resizing, sampling, padding, pixel shuffle and im2col."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pteron.ir.rule import (
     quads,
     threads,
 )
-from pteron.ops.conv import Window, lift
+from pteron.ops.conv import Window, as_3d
 from pteron.ops.elementwise import F32_MAX, I32_MAX, I32_MIN
 from pteron.ops.shapes import MAX_RANK
 from pteron.ops.views import strided
@@ -100,7 +100,7 @@ def upsample(
 def resized(
     x: LiveTensor, target: Shape, scales: Sequence[float], out: LiveTensor, code: str, align_corners: bool
 ) -> Dispatch:
-    """Every plane of x at a new height and width; `scales` are input elements per output element."""
+    """Resize every plane of x to a new height and width. `scales`: input elements per output element."""
     size = x.shape[-2:]
     if align_corners:
         scales = [(n - 1) / (m - 1) if m > 1 else 0.0 for n, m in zip(size, target, strict=True)]
@@ -196,7 +196,7 @@ for _rank in (1, 2, 3):
 
 
 def padded(x: LiveTensor, pad: Shape, out: LiveTensor, code: str, value: Scalar = 0) -> Dispatch:
-    """Pad, or cut where negative; `pad` lists (before, after) from the last dimension on."""
+    """Pad x. A negative number removes elements. `pad` lists (before, after), the last dimension first."""
     check(len(pad) % 2 == 0 and len(pad) <= 2 * x.rank, f"pad {describe(pad)} does not fit rank {x.rank}")
     pairs = [(0, 0)] * (x.rank - len(pad) // 2) + list(zip(pad[::2], pad[1::2], strict=True))[::-1]
     out.resize(tuple(n + before + after for n, (before, after) in zip(x.shape, pairs, strict=True)))
@@ -215,7 +215,7 @@ def padded(x: LiveTensor, pad: Shape, out: LiveTensor, code: str, value: Scalar 
 
 
 def merge_unpadded(shape: Shape, pairs: Sequence[tuple[int, int]]) -> tuple[Shape, list[tuple[int, int]]]:
-    """Fold neighbouring dimensions that are not padded: any rank then fits, and fewer are divided by."""
+    """Merge neighbouring dimensions without padding, so that kernels divide less and the rank stays small."""
     sizes: list[int] = []
     kept: list[tuple[int, int]] = []
     for n, pair in zip(shape, pairs, strict=True):
@@ -228,7 +228,7 @@ def merge_unpadded(shape: Shape, pairs: Sequence[tuple[int, int]]) -> tuple[Shap
     return tuple(sizes), kept
 
 
-# -- pixels that change places --------------------------------------------------------------------
+# -- rearranging pixels ---------------------------------------------------------------------------
 
 
 @op("aten.pixel_shuffle.default")
@@ -259,7 +259,7 @@ def pixel_unshuffle(x: LiveTensor, downscale_factor: int, out: LiveTensor) -> Di
 def im2col(
     x: LiveTensor, kernel_size: Shape, dilation: Shape, padding: Shape, stride: Shape, out: LiveTensor
 ) -> Dispatch:
-    """[.., C, H, W] becomes [.., C * taps, places]."""
+    """[.., C, H, W] becomes [.., C * kernel elements, window positions]."""
     check(x.rank in (3, 4), f"x must have channels, a height and a width, not shape {describe(x.shape)}")
     window = Window.of(tuple(kernel_size), stride, padding, dilation)
     size = x.shape[-2:]
@@ -267,8 +267,8 @@ def im2col(
     out.resize((*x.shape[:-3], x.shape[-3] * numel(window.kernel), numel(places)))
     params: dict[str, Number] = {
         "quads": quads(out.numel),
-        "input": lift(size, 1),
-        "output": lift(places, 1),
+        "input": as_3d(size, 1),
+        "output": as_3d(places, 1),
         **window.params,
     }
     return Dispatch("im2col", {"x": x, "y": out}, params, threads(quads(out.numel)))

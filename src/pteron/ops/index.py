@@ -1,7 +1,7 @@
-"""Lookups and stores by index: gather, scatter, index, index_put, embeddings.
+"""Reads and writes by index: gather, scatter, index, index_put, embeddings.
 
-They differ in how an element's coordinates lead to an index and to the rest of its place; that is
-all in strides, so one kernel reads for all of them and one writes.
+The operators differ only in the strides that lead from an element to its index and to its position. So one
+kernel reads for all of them, and one kernel writes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pteron.ir.rule import (
     reads_part_of,
     threads,
 )
-from pteron.ops.elementwise import as_f32, as_i32, transfer, widened
+from pteron.ops.elementwise import as_f32, as_i32, convert_dispatch, wide_target
 from pteron.ops.shapes import broadcast, broadcast_strides, contiguous, dimension, merge
 
 Strides = Sequence[int]
@@ -42,7 +42,7 @@ def read_indexed(
     length: int,
     stride: int,
 ) -> Dispatch:
-    """out[i] = x[i . x_strides + index[i . index_strides] * stride], for an `out` of its live shape."""
+    """out[i] = x[i . x_strides + index[i . index_strides] * stride]. `out` already has its live shape."""
     check(length > 0 or not out.numel, "an empty dimension cannot be indexed")
     sizes, (x_walk, index_walk) = merge(out.shape, x_strides, index_strides)
     params: dict[str, Number] = {
@@ -73,11 +73,11 @@ def write_indexed(
 ) -> list[Dispatch]:
     """out = x with out[i . x_strides + index[i . index_strides] * stride] = source[i . source_strides].
 
-    `combine` is WGSL over what is there (`a`) and the source element (`b`); None replaces.
+    `combine` is a WGSL expression of the old element (`a`) and the source element (`b`). None: replace.
     """
     out.resize(x.shape)
     check(length > 0 or not numel(sizes), "an empty dimension cannot be indexed")
-    wide, narrowing = widened(out)
+    wide, narrowing = wide_target(out)
     count = numel(sizes)
     merged, (x_walk, index_walk, source_walk) = merge(sizes, x_strides, index_strides, source_strides)
     plain = source if isinstance(source, (int, float)) else 0
@@ -104,14 +104,14 @@ fn combine(a: kind, b: kind) -> kind {{ return {combine or "b"}; }}
     scatter = Dispatch(
         "scatter", {"index": index, "source": given, "y": wide}, params, threads(count), defines, code
     )
-    return [transfer(x, wide, x.numel), scatter, *narrowing]
+    return [convert_dispatch(x, wide, x.numel), scatter, *narrowing]
 
 
 def check_index(index: LiveTensor, length: int, dim: int, *, negative: bool = False) -> None:
-    check(not index.dtype.is_float, f"an index must be of integers, not {index.dtype}")
+    check(not index.dtype.is_float, f"an index must have an integer dtype, not {index.dtype}")
     check(
         index.dtype is not DType.bool,
-        "an index of booleans selects a number of elements that no plan can know",
+        "an index of booleans is not supported here: the size of the result would depend on its contents",
     )
     low = -length if negative else 0
     index.require_contents(low, length - 1, f"an index into dimension {dim} of size {length}")
@@ -139,7 +139,7 @@ def index_select(x: LiveTensor, dim: int, index: LiveTensor, out: LiveTensor) ->
 @op("aten.gather.default", work=reads_part_of("x"))
 def gather(x: LiveTensor, dim: int, index: LiveTensor, sparse_grad: bool, out: LiveTensor) -> Dispatch:
     d = dimension(dim, x.rank)
-    x_strides, length, stride = _along(x, d, index)
+    x_strides, length, stride = _indexed_dimension(x, d, index)
     out.resize(index.shape)
     return read_indexed(
         x,
@@ -152,8 +152,8 @@ def gather(x: LiveTensor, dim: int, index: LiveTensor, sparse_grad: bool, out: L
     )
 
 
-def _along(x: LiveTensor, d: int, index: LiveTensor) -> tuple[list[int], int, int]:
-    """Strides of x without the indexed dimension, and that dimension's size and stride."""
+def _indexed_dimension(x: LiveTensor, d: int, index: LiveTensor) -> tuple[list[int], int, int]:
+    """The strides of x with 0 for the indexed dimension, and the size and stride of that dimension."""
     check(index.rank == x.rank, f"index {describe(index.shape)} must have the rank of {describe(x.shape)}")
     fits = all(n <= m for k, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)) if k != d)
     check(fits, f"index {describe(index.shape)} does not fit into {describe(x.shape)} beside dimension {d}")
@@ -167,7 +167,7 @@ def _along(x: LiveTensor, d: int, index: LiveTensor) -> tuple[list[int], int, in
 
 @op("aten.index.Tensor", work=reads_part_of("x"))
 def index_tensor(x: LiveTensor, indices: Sequence[LiveTensor | None], out: LiveTensor) -> list[Dispatch]:
-    place = Advanced(x, indices)
+    place = AdvancedIndex(x, indices)
     out.resize(place.shape)
     return [
         *place.dispatches,
@@ -183,11 +183,12 @@ def index_tensor(x: LiveTensor, indices: Sequence[LiveTensor | None], out: LiveT
     ]
 
 
-class Advanced:
-    """numpy's indexing by several tensors: they broadcast together, and stand where the first one stood.
+class AdvancedIndex:
+    """Indexing with several tensors, as in numpy.
 
-    If a slice stands between them, their dimensions come first instead. One index is used as it is;
-    several are first added up into offsets.
+    The indices are broadcast to one shape. Its dimensions replace the indexed dimensions. If the indexed
+    dimensions are not neighbours, the dimensions of the indices come first. A single index is used directly.
+    Several indices are first added up to offsets into x.
     """
 
     def __init__(self, x: LiveTensor, indices: Sequence[LiveTensor | None]) -> None:
@@ -288,7 +289,7 @@ def _scatter(
     combine: str | None = None,
 ) -> list[Dispatch]:
     d = dimension(dim, x.rank)
-    x_strides, length, stride = _along(x, d, index)
+    x_strides, length, stride = _indexed_dimension(x, d, index)
     source_strides: Strides = [0] * index.rank
     if isinstance(source, LiveTensor):
         fits = source.rank == index.rank and all(
@@ -315,7 +316,7 @@ def _scatter(
 def index_put(
     x: LiveTensor, indices: Sequence[LiveTensor | None], values: LiveTensor, accumulate: bool, out: LiveTensor
 ) -> list[Dispatch]:
-    place = Advanced(x, indices)
+    place = AdvancedIndex(x, indices)
     check(
         broadcast(values.shape, place.shape) == place.shape,
         f"values {describe(values.shape)} do not broadcast to {describe(place.shape)}",
@@ -372,7 +373,7 @@ def embedding_q4gsw(
     is_linear_weight: bool,
     out: LiveTensor,
 ) -> Dispatch:
-    """Rows of [vocabulary, D/2] bytes; a linear weight has its even element in the low nibble."""
+    """The weight is [rows, D/2] bytes. `is_linear_weight`: the low nibble is the even element."""
     check(weight.rank == 2, f"weight must have 2 dimensions, not shape {describe(weight.shape)}")
     rows, packed = weight.shape
     width = out.max_shape[-1]

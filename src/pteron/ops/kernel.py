@@ -1,9 +1,9 @@
-"""WGSL kernels: real `.wgsl` files, completed by a small generated prelude.
+"""WGSL kernels: `.wgsl` files, and a small prelude that is generated for them.
 
-The file declares its bindings and its `Params`; both are read from the text and matched by name,
-so there is no second copy of either in Python.
+The file declares its bindings and its `Params`. Both are read from the text and matched by name, so Python
+has no second copy of them.
 
-A binding of type `array<x_word>` takes any dtype. The prelude then supplies, for the dtype at hand,
+A binding of type `array<x_word>` accepts every dtype. The prelude then defines, for the dtype of the tensor:
 
     x_t, x_t4                 the type of a value (f32 or i32) and of four of them
     x_at(i) -> x_t            element i
@@ -11,13 +11,15 @@ A binding of type `array<x_word>` takes any dtype. The prelude then supplies, fo
     x_put(i, v)               store elements 4i .. 4i+3 (writable bindings)
     x_set(i, v)               store element i (writable bindings of four-byte types)
 
-Narrow types are packed four to a word (two for float16 and bfloat16), and a quad is always whole words, so
-no two invocations ever write to the same word. float16 and bfloat16 are stored as such and computed as
-float32, which needs no device feature; stores round to the nearest, to even. Any other binding type is taken
-literally, and only fits its dtype.
-Functions of lib/math.wgsl are there for every kernel that calls them. `//#include name` brings in a file of
-lib/, and lines between `//#if NAME` and `//#end`, bindings too, are there when the define NAME is true. Lines
-between `//#each i N` and `//#end i` are there for every i below the define N: a loop that no compiler rolls.
+A word contains four elements of a narrow type (two elements of float16 or bfloat16). A quad is always made of
+whole words, so no two invocations write to the same word. float16 and bfloat16 are computed as float32, which
+needs no device feature. Stores round to the nearest value, and ties to even. A binding of another type
+accepts only the dtype of that type.
+
+Functions of lib/math.wgsl are added to every kernel that calls them. `//#include name` inserts a file of
+lib/. Lines between `//#if NAME` and `//#end` are kept if the define NAME is true; they may declare bindings.
+Lines between `//#each i N` and `//#end i` are repeated for every i below the define N. This is an unrolled
+loop.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ _FUNCTION = re.compile(r"^fn (\w+)\([^\n]*\}$|^fn (\w+)\(.*?^\}", re.MULTILINE |
 _CALL = re.compile(r"\b(\w+)\(")
 _COMMENT = re.compile(r"//.*")
 
-# How many four-byte scalars a parameter of each type takes, and its code for `struct`.
+# For each parameter type: the number of its four-byte scalars, and their `struct` code.
 _FIELD_TYPES = {
     "u32": (1, "I"),
     "i32": (1, "i"),
@@ -60,7 +62,7 @@ _FIELD_TYPES = {
     "array<vec4<u32>, 4>": (16, "I"),
 }
 
-# The scalar dtypes that a literal array type can hold.
+# The dtypes of array types that are not generic.
 _LITERAL = {
     "f32": DType.float32,
     "vec4<f32>": DType.float32,
@@ -91,7 +93,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One parameter: its place in `Params`, how many scalars it holds, and their `struct` code."""
+    """One parameter: its offset in `Params`, the number of its scalars, and their `struct` code."""
 
     name: str
     offset: int
@@ -117,10 +119,10 @@ class Kernel:
         return next(b for b in self.bindings if b.name == name)
 
     def pack(self, params: Mapping[str, int | float | tuple[int, ...]]) -> bytes:
-        """The bytes of `Params`, by name. A name too many or too few is an error, not a wrong number."""
+        """The bytes of `Params`. The names must be exactly those of the fields."""
         if params.keys() != {field.name for field in self.fields}:
             names = [field.name for field in self.fields]
-            raise KeyError(f"kernel {self.name}: Params are {names}, the rule gave {list(params)}")
+            raise KeyError(f"kernel {self.name}: Params has {names}, but the rule gave {list(params)}")
         out = bytearray(self.params_nbytes)
         for field in self.fields:
             value = params[field.name]
@@ -134,7 +136,7 @@ class Kernel:
 
 
 def load(name: str, defines: Mapping[str, Define] = MappingProxyType({})) -> Kernel:
-    """A kernel as it is under some defines: lines between `//#if NAME` and `//#end` need a true NAME."""
+    """A kernel with the lines between `//#if NAME` and `//#end` whose define NAME is true."""
     return _parse(name, frozenset(flag for flag in _flags(name) if defines.get(flag)))
 
 
@@ -146,7 +148,7 @@ def _flags(name: str) -> frozenset[str]:
 @cache
 def _parse(name: str, flags: frozenset[str]) -> Kernel:
     text = _IF.sub(lambda m: m.group(2) if m.group(1) in flags else "", _read(name))
-    numbers = count()  # where a binding is left out, those behind it move up
+    numbers = count()  # if a binding is left out, the bindings after it get lower numbers
     text = _NUMBER.sub(lambda m: f"@binding({next(numbers)})", text)
     code = _COMMENT.sub("", text)
     bindings = tuple(
@@ -164,12 +166,12 @@ def _read(name: str) -> str:
 
 
 def _fields(kernel: str, declared: list[tuple[str, str]]) -> tuple[Field, ...]:
-    """Where each field of Params lies: scalars follow each other, vectors and arrays start at 16 bytes."""
+    """The fields of Params with their offsets. Vectors and arrays start at a multiple of 16 bytes."""
     fields, end = [], 0
     for name, kind in declared:
         if kind not in _FIELD_TYPES:
             raise TypeError(
-                f"kernel {kernel}: Params.{name} has type {kind}; there are {', '.join(_FIELD_TYPES)}"
+                f"kernel {kernel}: Params.{name} has type {kind}, not one of {', '.join(_FIELD_TYPES)}"
             )
         count, code = _FIELD_TYPES[kind]
         offset = end if count == 1 else -(-end // 16) * 16
@@ -184,17 +186,17 @@ def source(
     defines: Mapping[str, Define],
     code: str = "",
 ) -> str:
-    """The whole shader text: what it depends on, then the file."""
+    """The whole shader text: defines, accessors, functions, and then the file."""
     parts = [f"const WG = {WORKGROUP}u;"]
     parts += [_define(name, value) for name, value in defines.items()]
-    lenses = "\n".join(_lens(b, dtypes[b.name]) for b in kernel.bindings if b.is_generic)
-    body = _written_out(kernel.text, defines)
-    text = "\n".join([*parts, lenses, _mathematics(lenses + code + body), code, _FLAT, body])
+    accessors = "\n".join(_accessors(b, dtypes[b.name]) for b in kernel.bindings if b.is_generic)
+    body = _unroll(kernel.text, defines)
+    text = "\n".join([*parts, accessors, _math_functions(accessors + code + body), code, _FLAT, body])
     return f"enable f16;\n{text}" if _HALF.search(_COMMENT.sub("", text)) else text
 
 
-def _written_out(text: str, defines: Mapping[str, Define]) -> str:
-    """Lines between `//#each i N` and `//#end i`, as a block for every i below the define N."""
+def _unroll(text: str, defines: Mapping[str, Define]) -> str:
+    """Repeat the lines between `//#each i N` and `//#end i` as a block for every i below the define N."""
 
     def blocks(match: re.Match[str]) -> str:
         variable, limit, lines = match.groups()
@@ -206,8 +208,8 @@ def _written_out(text: str, defines: Mapping[str, Define]) -> str:
     return text
 
 
-def _mathematics(text: str) -> str:
-    """The functions of lib/math.wgsl that a text calls, and those that they call in turn."""
+def _math_functions(text: str) -> str:
+    """The functions of lib/math.wgsl that a text calls, directly or through other functions."""
     known = _library()
     needed: dict[str, str] = {}
     calls = _CALL.findall(text)
@@ -224,7 +226,7 @@ def _library() -> dict[str, str]:
     return {m.group(1) or m.group(2): m.group() for m in _FUNCTION.finditer(_read("lib/math"))}
 
 
-# A one-dimensional index from a grid that may be folded into two dimensions.
+# A one-dimensional index. A large grid has two dimensions.
 _FLAT = """
 fn flat_index(id: vec3<u32>, groups: vec3<u32>) -> u32 { return id.x + id.y * groups.x * WG; }
 fn flat_group(id: vec3<u32>, groups: vec3<u32>) -> u32 { return id.x + id.y * groups.x; }
@@ -241,8 +243,8 @@ def _define(name: str, value: Define) -> str:
     return f"alias {name} = {value};"
 
 
-# Per dtype: the stored word, the value type, a word read as four values, four values made a word.
-_LENSES = {
+# For each dtype: the type in memory of four elements, the value type, and expressions to unpack and to pack.
+_ACCESSORS = {
     DType.float32: ("vec4<f32>", "f32", "{w}", "{v}"),
     DType.int32: ("vec4<i32>", "i32", "{w}", "{v}"),
     DType.float16: (
@@ -278,8 +280,8 @@ _LENSES = {
 }
 
 
-def _lens(binding: Binding, dtype: DType) -> str:
-    word, value, read, write = _LENSES[dtype]
+def _accessors(binding: Binding, dtype: DType) -> str:
+    word, value, read, write = _ACCESSORS[dtype]
     n = binding.name
     lines = [
         f"alias {n}_word = {word};",
@@ -296,7 +298,7 @@ def _lens(binding: Binding, dtype: DType) -> str:
 
 
 def _element(n: str, dtype: DType) -> str:
-    """One element, without decoding its three neighbours where that is cheaper."""
+    """Read one element, without unpacking the other elements of its quad."""
     if dtype.itemsize == 4:
         return f"return {n}[i >> 2u][i & 3u];"
     if dtype is DType.float16:

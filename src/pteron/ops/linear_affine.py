@@ -1,4 +1,4 @@
-"""Linear layers over weights in codes of few bits: x @ W^T, in groups of weights that share a scale."""
+"""Linear layers whose weights are stored as codes of 2 to 8 bits (see `affine`)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from pteron.ops.products import (
     product_routes,
 )
 
-SUBGROUP_COLUMNS = 64  # of a workgroup whose lanes share x
-TEAM_COLUMNS = 2 * WORKGROUP // 16  # of a workgroup of teams
+SUBGROUP_COLUMNS = 64  # columns per workgroup of the subgroup kernels
+TEAM_COLUMNS = 2 * WORKGROUP // 16  # columns per workgroup of the team kernel
 
 
 @op("pteron.linear_affine.default", work=multiplies("x"))
@@ -59,12 +59,12 @@ def linear_affine(
 def product_affine(
     x: LiveTensor, weight: AffineWeights, bias: LiveTensor | None, outs: Sequence[LiveTensor]
 ) -> list[Route]:
-    """x @ W^T + bias, its columns in one output, or dealt to several of fixed width."""
+    """x @ W^T + bias. The columns go to one output, or to several outputs of fixed width."""
     for out in outs:
         out.resize((*x.shape[:-1], out.max_shape[-1]))
     sides = SideBySide.of(outs)
     depth, columns = weight.depth, sides.columns
-    check(x.shape[-1] == depth, f"x has rows of {x.shape[-1]} elements, but the weights want {depth}")
+    check(x.shape[-1] == depth, f"x has rows of {x.shape[-1]} elements, but the weights need {depth}")
     check(
         weight.codes.shape[0] >= columns,
         f"weights of shape {describe(weight.codes.shape)} do not fit {columns} columns of {depth} elements",
@@ -82,7 +82,7 @@ def product_affine(
         )
 
     def offer(kind: KernelKind, kernel: str, height: int, width: int) -> Offer:
-        """A kernel whose workgroups compute so many rows and columns each."""
+        """A kernel whose workgroups compute `height` rows and `width` columns."""
         grid = extent.workgroups(height, width)
         dispatch = shared.dispatch(kernel, grid, ROWS=height, SIXTEEN=height == 16, ELEMENT="f32")
         return Offer(kind, dispatch)
@@ -96,7 +96,7 @@ def product_affine(
         offer(SMALL_TILE, "linear_affine_tile", 32, 32),
         offer(GEMM, "linear_affine", 4, WORKGROUP),
     ]
-    # A lane of a team reads whole quads of words, and sixteen steps with one scale.
+    # A lane of a team reads four words at a time, and sixteen weights that share one scale.
     if depth % 32 == 0 and weight.group % 16 == 0 and weight.row_bytes % 16 == 0:
         offers.append(offer(TEAM_GEMV, "linear_affine_teams", 1, TEAM_COLUMNS))
         offers.append(offer(TEAM_FEW_PACKED_ROWS, "linear_affine_teams", 4, TEAM_COLUMNS))

@@ -1,4 +1,4 @@
-"""ExecuTorch's 4-bit linear: the weight of a nibble is scale * (nibble - 8)."""
+"""ExecuTorch's 4-bit linear layer. A weight is scale * (nibble - 8)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def product_q4(
     bias: LiveTensor | None,
     outs: Sequence[LiveTensor],
 ) -> list[Route]:
-    """W is [N, ceil(K/2)] bytes, even k in the low nibble; scales are [K/group, N] or wider."""
+    """W is [N, ceil(K/2)] bytes, with even k in the low nibble. Scales are [K/group, N] or larger."""
     check(weights.rank == 2, f"weights must have 2 dimensions, not shape {describe(weights.shape)}")
     check(group_size > 0, f"group_size must be positive, not {group_size}")
     depth, columns = x.max_shape[-1], sum(out.max_shape[-1] for out in outs)

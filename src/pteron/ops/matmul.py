@@ -1,7 +1,7 @@
-"""Matrix products: linear, mm, bmm and their relatives.
+"""Matrix products: linear, mm, bmm, addmm and baddbmm.
 
-All of them are y = alpha * (a @ b) + beta * c for each of a batch, and share their kernels: a linear has a
-transposed b, one matrix, and its bias for c.
+All of them compute y = alpha * (a @ b) + beta * c for every matrix of a batch, with the same kernels. A
+linear layer has one matrix, a transposed b, and its bias as c.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from pteron.ops.products import (
 )
 from pteron.ops.shapes import broadcast, broadcast_strides
 
-# Teams have SLICES lanes to the depth of four columns, and QUADS such fours. Where b is transposed,
-# neighbours in depth lie together in memory; otherwise neighbouring columns do.
+# In a team kernel, SLICES lanes divide the depth of four columns. A workgroup has QUADS times four columns.
+# If b is transposed, neighbours in depth are neighbours in memory. If not, neighbouring columns are.
 TEAMS = {True: {"SLICES": 64, "QUADS": 1}, False: {"SLICES": 16, "QUADS": 8}}
-# Tiles have DOWN by ACROSS lanes, with 4 * HEIGHT rows and four columns to each.
+# A tile has DOWN x ACROSS lanes. Each lane computes 4 * HEIGHT rows and four columns.
 TILES: Mapping[KernelKind, Mapping[str, int]] = {
     LARGE_TILE: {"DOWN": 8, "ACROSS": 16, "HEIGHT": 2},
     SMALL_TILE: {"DOWN": 8, "ACROSS": 8, "HEIGHT": 1},
@@ -66,7 +66,7 @@ def linear(x: LiveTensor, weight: LiveTensor, bias: LiveTensor | None, out: Live
 def linear_product(
     x: LiveTensor, weight: LiveTensor, bias: LiveTensor | None, outs: tuple[LiveTensor, ...]
 ) -> list[Route]:
-    """x @ weight^T + bias, its columns in one output, or dealt to several of fixed width."""
+    """x @ weight^T + bias. The columns go to one output, or to several outputs of fixed width."""
     check(weight.rank == 2, f"weight must have 2 dimensions, not shape {describe(weight.shape)}")
     columns, depth = weight.shape
     rows = check_rows(x, depth, "weight")
@@ -78,9 +78,9 @@ def linear_product(
 
 
 def check_rows(x: LiveTensor, depth: int, what: str) -> int:
-    """The number of rows of x, whose last dimension must be the depth of the product."""
+    """The number of rows of x. Its last dimension must be the depth of the product."""
     check(x.rank >= 1, "x must have at least one dimension")
-    check(x.shape[-1] == depth, f"x has rows of {x.shape[-1]} elements, but {what} wants {depth}")
+    check(x.shape[-1] == depth, f"x has rows of {x.shape[-1]} elements, but {what} must have rows of {depth}")
     return numel(x.shape[:-1])
 
 
@@ -121,7 +121,7 @@ def _matmul(
     rank: int,
     added: tuple[LiveTensor, float, float] | None = None,
 ) -> list[Route]:
-    """out = a @ b, or alpha * (a @ b) + beta * c where `added` is (c, beta, alpha)."""
+    """out = a @ b, or alpha * (a @ b) + beta * c if `added` is (c, beta, alpha)."""
     product = f"{describe(a.shape)} @ {describe(b.shape)}"
     check(a.rank == b.rank == rank, f"both operands must have {rank} dimensions: {product}")
     check(a.shape[:-2] == b.shape[:-2], f"batches differ: {product}")
@@ -141,12 +141,12 @@ def _matmul(
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What is added to a product, and how far it is from one matrix, row and column to the next."""
+    """The tensor that is added to a product, and its strides for matrices, rows and columns."""
 
     c: LiveTensor
     strides: tuple[int, ...]
     beta: float = 1.0
-    alpha: float = 1.0  # of the product
+    alpha: float = 1.0  # the factor of the product
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Product:
     transposed: bool = False  # b is [columns, depth]
 
     def routes(self) -> list[Route]:
-        """All there are, or where nothing about b ever changes, those that may ever be taken."""
+        """All routes. If the shape of b never changes, only the routes that fit it."""
         offers = [Offer(ANY, self._shared.dispatch("matmul_any", self._extent.element_quads()))]
         if self._has_usual_dtypes:
             offers += self._gpu_offers()
@@ -168,7 +168,7 @@ class Product:
         return product_routes(self._extent, offers)
 
     def _gpu_offers(self) -> list[Offer]:
-        """Teams and tiles, which take rows of any length."""
+        """Team and tile kernels. They work for rows of any length."""
         ragged = not (self.b.is_fixed and self._is_whole)
 
         def teams(kind: KernelKind, height: int) -> Offer:
@@ -187,7 +187,7 @@ class Product:
         ]
 
     def _quad_offers(self) -> list[Offer]:
-        """Kernels for rows of whole quads: lanes that share a, and invocations by themselves."""
+        """Kernels for rows that are whole quads: with subgroups, and with independent invocations."""
         whole = None if self.b.is_fixed else self._is_whole
 
         def subgroups(kind: KernelKind, height: int) -> Offer:
@@ -206,13 +206,13 @@ class Product:
     def _offer(
         self, kind: KernelKind, kernel: str, grid: Grid, when: bool | None = None, /, **defines: Define
     ) -> Offer:
-        # Elements of float16 can be stored one at a time only where shaders know them.
+        # A single float16 element can be stored only if the device has the type f16.
         element, needs = ("f16", (HALF,)) if self.a.dtype is DType.float16 else ("f32", ())
         return Offer(kind, self._shared.dispatch(kernel, grid, ELEMENT=element, **defines), when, needs)
 
     @property
     def _is_whole(self) -> bool:
-        """Whether rows of both operands are made of whole quads."""
+        """Whether the rows of both operands are whole quads."""
         *_, columns, depth = self.sizes
         return depth % 4 == 0 and (self.transposed or columns % 4 == 0)
 
@@ -223,7 +223,7 @@ class Product:
 
     @cached_property
     def _has_usual_dtypes(self) -> bool:
-        """Whether all is float32 or all float16, or b, a weight, is float16 alone."""
+        """Whether all tensors are float32, all are float16, or only b (a weight) is float16."""
         tensors = (self.a, *self.outs, *([self.added.c] if self.added else []))
         dtypes = {t.dtype for t in tensors}
         return self.b.dtype in (DType.float32, DType.float16) and dtypes in ({self.b.dtype}, {DType.float32})

@@ -1,8 +1,8 @@
 """Layer, group and batch norm.
 
-Layer and group norm take the mean and variance of contiguous rows. A row may be a whole image, so
-it is split into parts, each with its own moments, which are then merged: precise whatever the
-mean, and never one long loop. A row that is not that long goes to one workgroup of a GPU.
+Layer and group norm compute the mean and variance of contiguous rows. A row may be a whole image. So a row is
+split into parts, and the moments of the parts are merged. This is precise for every mean, and no invocation
+has a long loop. On a GPU, a shorter row is computed by one workgroup.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pteron.ir.rule import (
 from pteron.ops.reduce import VARIANCE
 from pteron.ops.rows import Rows
 
-PART = 512  # elements that one invocation takes the moments of
-LONGEST = 16384  # elements of a row that one workgroup takes
+PART_LENGTH = 512  # elements per invocation
+MAX_WORKGROUP_ROW = 16384  # the longest row that one workgroup computes
 MEAN_AND_RSTD = replace(VARIANCE, finish="s.mean, inverseSqrt(s.squares / f32(p.width) + p.eps)")
 
 
@@ -90,11 +90,11 @@ def _normalize(
     inner: int,
     whole: bool = False,
 ) -> list[Route]:
-    """Normalise each of `rows` rows; `largest` is the number of rows and their width at the largest shape."""
+    """Normalise each row. `largest`: the number of rows and their width at the largest shape."""
     check_affine(weight, bias, channels)
     width = x.numel // rows if rows else 0
-    parts = -(-width // PART)
-    moments = Scratch("moments", 8 * largest[0] * -(-largest[1] // PART))
+    parts = -(-width // PART_LENGTH)
+    moments = Scratch("moments", 8 * largest[0] * -(-largest[1] // PART_LENGTH))
     stats = Scratch("stats", 8 * largest[0])
     work = rows if width else 0
     size = {"rows": rows, "width": width, "parts": parts}
@@ -134,7 +134,7 @@ def _normalize(
         whole=whole,
         stats=stats,
     )
-    fits = width <= LONGEST
+    fits = width <= MAX_WORKGROUP_ROW
     when = None if whole and fits else fits
     return [*grouped.routes(when, after=columns), Route("in parts", parts_first)]
 
@@ -155,7 +155,7 @@ def batch_norm(
     check_affine(running_mean, running_var, channels)
     check_affine(weight, bias, channels)
     outs[0].resize(x.shape)
-    for statistic in outs[1:]:  # only training saves them
+    for statistic in outs[1:]:  # only training computes them
         statistic.resize(statistic.max_shape)
     bindings = {
         "x": x,

@@ -1,4 +1,4 @@
-"""The outputs of a product: one, or up to three whose columns stand side by side."""
+"""The outputs of a product: one output, or up to three outputs with consecutive columns."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from itertools import accumulate
 
 from pteron.ir.rule import LiveTensor
 
-MOST = 3
+MAX_OUTPUTS = 3
 _NAMES = ("y", "y2", "y3")
 
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """What kernels that include lib/outputs.wgsl must be told."""
+    """Bindings, parameters and defines for kernels that include lib/outputs.wgsl."""
 
-    columns: int  # of all together
+    columns: int  # of all outputs
     bindings: dict[str, LiveTensor]
     params: dict[str, int]
     defines: dict[str, bool]
 
     @classmethod
     def of(cls, outs: Sequence[LiveTensor]) -> SideBySide:
-        """Outputs at their live shapes, which differ in their columns alone."""
+        """The outputs must have their live shapes. Only the numbers of their columns may differ."""
         begins = [0, *accumulate(out.shape[-1] for out in outs)]
         columns = begins[-1]
         second, third = (begins[i] if i < len(outs) else columns for i in (1, 2))

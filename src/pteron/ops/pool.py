@@ -1,4 +1,4 @@
-"""Average and maximum pooling over one, two and three spatial dimensions, by window or adaptively."""
+"""Average and maximum pooling over one, two and three spatial dimensions, with a window or adaptive."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pteron.ir.rule import (
     quads,
     threads,
 )
-from pteron.ops.conv import Window, lift, spread
+from pteron.ops.conv import Window, as_3d, per_dimension
 
-# The bits of what a maximum starts from; for the wide types its sign is set and nothing is smaller.
+# The bits of the initial value of a maximum: the smallest value of the type that the kernel compares.
 LOWEST = {
     DType.float32: 0xFF800000,
     DType.float16: 0xFF800000,  # compared as float32
@@ -30,11 +30,11 @@ LOWEST = {
     DType.bool: 0,
 }
 
-ANY_WINDOW = Window((1,), (1,), (0,), (1,))  # where the kernel does not read it
+NO_WINDOW = Window((1,), (1,), (0,), (1,))  # for kernels that do not read the window
 
 
 def pooling_window(kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, rank: int) -> Window:
-    kernel = spread(kernel, rank)
+    kernel = per_dimension(kernel, rank)
     window = Window.of(kernel, stride or kernel, padding, dilation)
     check(
         all(
@@ -46,7 +46,7 @@ def pooling_window(kernel: Shape, stride: Shape, padding: Shape, dilation: Shape
 
 
 def pooled_size(window: Window, size: Shape, ceil_mode: bool) -> Shape:
-    """How many windows there are. Rounded up, the last one must still begin before the padding at the end."""
+    """The number of windows. With `ceil_mode`, the last window must begin before the padding at the end."""
     if not ceil_mode:
         return window.output(size)
     places = []
@@ -67,8 +67,8 @@ def pool_params(
         "quads": quads(out.numel),
         "divisor": divisor,
         "lowest": LOWEST[x.dtype],
-        "input": lift(x.shape[-rank:], 1),
-        "output": lift(out.shape[-rank:], 1),
+        "input": as_3d(x.shape[-rank:], 1),
+        "output": as_3d(out.shape[-rank:], 1),
         **window.params,
     }
 
@@ -127,7 +127,7 @@ def _avg_pool(rank: int) -> None:
     ) -> Dispatch:
         check(
             divisor_override is None or divisor_override > 0,
-            f"divisor_override must not be {divisor_override}",
+            f"divisor_override must be positive, not {divisor_override}",
         )
         window = pooling_window(kernel_size, stride, padding, (1,), rank)
         return average(x, out, rank, window, ceil_mode, count_include_pad, divisor_override or 0)
@@ -148,12 +148,12 @@ def adaptive(
     bindings: dict[str, Bound],
     defines: dict[str, bool],
 ) -> Dispatch:
-    """Pool into a given number of windows, which share the input out between them."""
+    """Pool into a given number of windows. Together the windows cover the input."""
     size = check_spatial(x, rank)
     check(all(size), f"a live input of {describe(size)} has nothing to pool")
     for out in outs:
-        out.resize((*x.shape[:-rank], *spread(output_size, rank)))
-    params = pool_params(x, outs[0], rank, ANY_WINDOW)
+        out.resize((*x.shape[:-rank], *per_dimension(output_size, rank)))
+    params = pool_params(x, outs[0], rank, NO_WINDOW)
     return Dispatch(kernel, bindings, params, threads(quads(outs[0].numel)), {**defines, "ADAPTIVE": True})
 
 
@@ -178,7 +178,7 @@ def maximum(
     ceil_mode: bool,
     outs: Sequence[LiveTensor],
 ) -> Dispatch:
-    """The largest element of each window, and where it lies if there is a second output."""
+    """The largest element of each window, and its index if there is a second output."""
     window = pooling_window(kernel_size, stride, padding, dilation, rank)
     places = pooled_size(window, check_spatial(x, rank), ceil_mode)
     for out in outs:

@@ -1,8 +1,7 @@
-"""One table for all matrix products: which kind of kernel is taken, at which sizes and on which devices.
+"""One table for all matrix products: which kind of kernel runs, for which sizes and on which devices.
 
-A family of products (of floats, of 4-bit weights, a convolution, ...) offers the kernels that it has, each as
-one of the kinds below. The table decides the rest, so every family changes from one kernel to another at the
-same sizes, and a new family needs no thresholds of its own:
+A family of products (floats, 4-bit weights, a convolution, ...) offers its kernels, each as one of the kinds
+below. The table has the thresholds. So all families change from one kind to another at the same sizes:
 
     extent = Extent(rows, columns)
     return product_routes(extent, [
@@ -10,7 +9,7 @@ same sizes, and a new family needs no thresholds of its own:
         Offer(GEMM, Dispatch("mine", bindings, params, extent.invocations(4, 4))),
     ])
 
-Convolutions are products as well: their rows are the channels of a group, their columns the positions.
+A convolution is a product too. Its rows are the output channels of a group, and its columns the positions.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from dataclasses import dataclass
 
 from pteron.ir.rule import GPU, SOFTWARE, SUBGROUP, WORKGROUP, Dispatch, Grid, Route, fold, quads, threads
 
-FEW_ROWS = 16  # up to here teams are faster than tiles, most of whose rows would be empty
-FEW_PACKED_ROWS = 8  # the same where a team unpacks the weights again for every four rows
+FEW_ROWS = 16  # up to this many rows, teams are faster than tiles, because most rows of a tile would be empty
+FEW_PACKED_ROWS = 8  # the same for packed weights, which a team unpacks again for every four rows
 FEW_SUBGROUP_ROWS = 8
-WORTH_TILES = 16  # rows of a convolution (channels of a group) that fill enough of a tile
-MANY_ELEMENTS = 128 * 64 * 64  # an output of this size has enough large tiles to keep a GPU busy
+MIN_TILE_ROWS = 16  # a convolution with fewer rows (channels of a group) would leave most of a tile empty
+MANY_ELEMENTS = 128 * 64 * 64  # an output with this many elements has enough large tiles to keep a GPU busy
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The output of a product: matrices, and the rows and columns of each."""
+    """The size of the output of a product: the number of matrices, and their rows and columns."""
 
     rows: int
     columns: int
@@ -48,7 +47,7 @@ class Extent:
         return fold(-(-self._blocks(height, width) // WORKGROUP))
 
     def element_quads(self) -> Grid:
-        """One invocation for every four elements that follow each other in memory."""
+        """One invocation for every four consecutive elements."""
         return threads(quads(self.elements))
 
     def _blocks(self, height: int, width: int) -> int:
@@ -57,10 +56,10 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelKind:
-    """How a kernel divides its work, and so for which devices and sizes it is taken."""
+    """How a kernel divides its work. This decides the devices and sizes that it is used for."""
 
     name: str
-    home: str | None = None  # the kind of device it is written for
+    home: str | None = None  # the kind of device that it is written for; None: every kind
     needs: tuple[str, ...] = ()
     fits: Callable[[Extent], bool] | None = None  # None: every size
 
@@ -69,26 +68,26 @@ def _is_one_row(extent: Extent) -> bool:
     return extent.rows == 1
 
 
-# Subgroups: lanes hand each other the elements of one operand.
+# Subgroups: the lanes exchange the elements of one operand.
 SUBGROUP_GEMV = KernelKind("subgroup gemv", SOFTWARE, (SUBGROUP,), _is_one_row)
 SUBGROUP_FEW_ROWS = KernelKind(
     "subgroup few rows", SOFTWARE, (SUBGROUP,), lambda extent: extent.rows <= FEW_SUBGROUP_ROWS
 )
 SUBGROUP_GEMM = KernelKind("subgroup gemm", SOFTWARE, (SUBGROUP,))
-# Teams: lanes divide the depth of a few columns.
+# Teams: the lanes divide the depth of a few columns.
 TEAM_GEMV = KernelKind("team gemv", GPU, (), _is_one_row)
 TEAM_FEW_ROWS = KernelKind("team few rows", GPU, (), lambda extent: extent.rows <= FEW_ROWS)
 TEAM_FEW_PACKED_ROWS = KernelKind("team few rows", GPU, (), lambda extent: extent.rows <= FEW_PACKED_ROWS)
 # Tiles: a workgroup keeps a part of both operands in its memory.
 LARGE_TILE = KernelKind("large tile gemm", GPU, (), lambda extent: extent.elements >= MANY_ELEMENTS)
 SMALL_TILE = KernelKind("small tile gemm", GPU)
-# Invocations by themselves: for every device, where rows are whole quads of float32 or of packed weights.
+# Independent invocations: for every device, if rows are whole quads of float32 or of packed weights.
 GEMV = KernelKind("gemv", fits=_is_one_row)
 GEMM = KernelKind("gemm")
 # For every device, element type and shape.
 ANY = KernelKind("any")
 
-# The best first: a call takes the first kernel that fits its size and is offered on the device.
+# The fastest kind first: a call uses the first kind that fits its size and that the device can run.
 ORDER = (
     SUBGROUP_GEMV,
     SUBGROUP_FEW_ROWS,
@@ -102,12 +101,12 @@ ORDER = (
     GEMM,
     ANY,
 )
-_PLACES = {kind: place for place, kind in enumerate(ORDER)}
+_RANKS = {kind: rank for rank, kind in enumerate(ORDER)}
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A kernel of one kind, and what it requires beyond that."""
+    """A kernel of one kind, and its requirements beyond those of the kind."""
 
     kind: KernelKind
     dispatch: Dispatch
@@ -123,4 +122,4 @@ class Offer:
 
 def product_routes(extent: Extent, offers: Iterable[Offer]) -> list[Route]:
     """The routes of a product, in the order of the table."""
-    return [offer.route(extent) for offer in sorted(offers, key=lambda offer: _PLACES[offer.kind])]
+    return [offer.route(extent) for offer in sorted(offers, key=lambda offer: _RANKS[offer.kind])]

@@ -1,6 +1,6 @@
-"""Operators on int8 activations with one scale and zero point per tensor, known from the file.
+"""Operators on int8 activations. Each tensor has one scale and one zero point, which are in the file.
 
-Sums are exact integers; only the result is scaled, and brought to the output's scale.
+Sums are exact integers. Only the final sum is scaled and quantised to the output's scale.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from pteron.ir.rule import (
     quads,
     threads,
 )
-from pteron.ops.conv import Window, lift, spread
+from pteron.ops.conv import Window, as_3d, per_dimension
 from pteron.ops.matmul import check_bias, check_rows
-from pteron.ops.products import ANY, GEMM, GEMV, WORTH_TILES, Extent, KernelKind, Offer, product_routes
+from pteron.ops.products import ANY, GEMM, GEMV, MIN_TILE_ROWS, Extent, KernelKind, Offer, product_routes
 from pteron.ops.quantized import check_matrix
 from pteron.ops.shapes import broadcast, broadcast_strides, contiguous, merge
 from pteron.ops.workgroups import stores, team_offers, tile_offers
 
-# The longest sum of products of 9 and 8 bits that surely fits 32.
+# The largest number of products (9 bits times 8 bits) whose sum always fits in 32 bits.
 LONGEST_SUM = 2**31 // (255 * 128)
 
 
@@ -70,7 +70,7 @@ def linear_q8ta_q8csw(
     bias: LiveTensor | None,
     out: LiveTensor,
 ) -> list[Route]:
-    """The same with floats as its result."""
+    """The same, with a float result."""
     check(
         out.dtype.is_float,
         f"the output must be float, not {out.dtype}: the file has no scale for it",
@@ -130,13 +130,13 @@ def _linear(
 
 
 def _conv2d_work(call: LiveArguments) -> Work:
-    """Each element of the output meets a window of the channels of its group."""
+    """Each element of the output is a product with one window over the channels of its group."""
     filters = numel(call["kernel_size"]) * (call["x"].shape[1] // call["groups"])
     return Work(2 * filters * call["out"].numel)
 
 
 def _transposed_conv2d_work(call: LiveArguments) -> Work:
-    """Each element of the input goes to a window of the channels of its group."""
+    """Each element of the input is added to one window over the channels of its group."""
     filters = numel(call["kernel_size"]) * (call["out"].shape[1] // call["groups"])
     return Work(2 * filters * call["x"].numel)
 
@@ -160,7 +160,7 @@ def q8ta_conv2d(
     activation: str,
     out: LiveTensor,
 ) -> list[Route]:
-    """Weights [out_channels, taps * in_channels / groups], rows perhaps padded."""
+    """Weights are [out_channels, kernel elements * in_channels / groups]. Rows may be padded."""
     window = Window.of(kernel_size, stride, padding, dilation)
     out.resize((x.shape[0], weights.shape[0], *window.output(x.shape[-2:])))
     ins = x.shape[1] // groups
@@ -189,11 +189,12 @@ def q8ta_conv2d_dw(
     activation: str,
     out: LiveTensor,
 ) -> list[Route]:
-    """Depthwise: weights [kernel height, kernel width, channels]."""
+    """Depthwise. Weights are [kernel height, kernel width, channels]."""
     window = Window.of(kernel_size, stride, padding, dilation)
     check(
         weights.shape[:2] == tuple(kernel_size) and groups == x.shape[1] <= weights.shape[-1],
-        f"weights {describe(weights.shape)} do not fit {groups} groups of {x.shape[1]} channels",
+        f"weights {describe(weights.shape)} do not fit kernel_size {describe(tuple(kernel_size))} "
+        f"and {x.shape[1]} channels in {groups} groups",
     )
     out.resize((x.shape[0], groups, *window.output(x.shape[-2:])))
     quantized = input_scale, input_zero, output_scale, output_zero
@@ -222,9 +223,9 @@ def q8ta_conv2d_transposed(
     activation: str,
     out: LiveTensor,
 ) -> list[Route]:
-    """Weights as of the plain convolution. Groups share their scales: these are per output of a group."""
+    """Weights have the layout of the plain convolution. All groups share the scales of one group."""
     window = Window.of(kernel_size, stride, padding, dilation)
-    size = window.transposed_output(x.shape[-2:], spread(output_padding, 2))
+    size = window.transposed_output(x.shape[-2:], per_dimension(output_padding, 2))
     out.resize((x.shape[0], weights.shape[0], *size))
     ins = x.shape[1] // groups
     check_taps(weights, window, ins)
@@ -238,7 +239,8 @@ def q8ta_conv2d_transposed(
 def check_taps(weights: LiveTensor, window: Window, ins: int) -> None:
     check(
         weights.rank == 2 and weights.shape[1] >= numel(window.kernel) * ins,
-        f"weights {describe(weights.shape)} do not hold {describe(window.kernel)} taps of {ins} channels",
+        f"weights {describe(weights.shape)} are too small for a kernel of {describe(window.kernel)} "
+        f"and {ins} channels",
     )
 
 
@@ -256,7 +258,7 @@ def _conv2d(
     *,
     transposed: bool = False,
 ) -> list[Route]:
-    """`steps`: how far apart the weights of two output channels and of two taps lie."""
+    """`steps`: the strides of the weights for output channels, and for elements of the window."""
     check(x.rank == 4, f"x must have 4 dimensions, not shape {describe(x.shape)}")
     channels = out.shape[1]
     check(
@@ -265,7 +267,7 @@ def _conv2d(
     )
     check(
         numel(window.kernel) * (x.shape[1] // groups) <= LONGEST_SUM,
-        "the sums of products may not fit 32 bits",
+        f"a sum of more than {LONGEST_SUM} products may not fit in 32 bits",
     )
     period = channels // groups if transposed else channels
     check(scales.numel >= period, f"there are {scales.numel} scales for {period} channels")
@@ -283,8 +285,8 @@ def _conv2d(
         "in_scale": input_scale,
         "out_inverse": 1.0 / output_scale,
         "out_zero": output_zero,
-        "input": lift(x.shape[-2:], 1),
-        "output": lift(out.shape[-2:], 1),
+        "input": as_3d(x.shape[-2:], 1),
+        "output": as_3d(out.shape[-2:], 1),
         **window.params,
     }
     bindings = {"x": x, "weights": weights, "scales": scales, "bias": bias or scales, "y": out}
@@ -292,15 +294,15 @@ def _conv2d(
     positions = numel(out.shape[-2:])
     extent = Extent(channels // groups, positions, x.shape[0] * groups)
     offers = [Offer(ANY, Dispatch("q8ta_conv2d", bindings, params, extent.element_quads(), defines))]
-    # A tile wants channels enough, and weights that follow each other in whole words.
+    # A tile needs enough channels, and rows of weights that are whole words.
     most = weights.max_shape[0] // groups
-    if not transposed and most >= WORTH_TILES and weights.rank == 2 and steps[0] % 4 == 0:
+    if not transposed and most >= MIN_TILE_ROWS and weights.rank == 2 and steps[0] % 4 == 0:
         product = Dispatch("q8ta_conv2d_group", bindings, params, fold(0), defines)
         offers += tile_offers(product, extent, step=16, columns_first=True, when=positions % 4 == 0)
     return product_routes(extent, offers)
 
 
-# -- element by element -----------------------------------------------------------------------------
+# -- elementwise ------------------------------------------------------------------------------------
 
 
 @op("et_vk.q8ta_add.default")
@@ -357,16 +359,16 @@ def q8ta_pixel_shuffle(
     factor: int,
     out: LiveTensor,
 ) -> Dispatch:
-    """[.., C r^2, H, W] to [.., C, H r, W r]. The file gives the output's scale as its inverse."""
+    """[.., C r^2, H, W] becomes [.., C, H r, W r]. The file contains the inverse of the output's scale."""
     check(x.rank >= 3, f"x must have at least 3 dimensions, not shape {describe(x.shape)}")
     *batch, channels, height, width = x.shape
     check(factor > 0 and channels % factor**2 == 0, f"{channels} channels cannot be shuffled by {factor}")
     out.resize((*batch, channels // factor**2, height * factor, width * factor))
     area = height * width
-    # Where each pixel comes from: (batch and channel, row, which of r rows, column, which of r columns).
+    # The output as (batch and channel, row, row within r, column, column within r), and its strides in x.
     sizes = (numel(tuple(batch)) * channels // factor**2, height, factor, width, factor)
     strides = (factor**2 * area, width, factor * area, 1, area)
-    # The reference inverts twice, and so do we, for the same last bit.
+    # ExecuTorch inverts twice. Doing the same gives the same last bit.
     quantized = input_scale, input_zero, 1.0 / (1.0 / output_inverse), output_zero
     return _map(x, out, sizes, strides, quantized, relu=False)
 

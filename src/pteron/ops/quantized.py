@@ -1,8 +1,8 @@
-"""Affine quantisation: q = round(x / scale) + zero point, its inverse, and the choice of both parameters.
+"""Affine quantisation, q = round(x / scale) + zero point: quantize, dequantize, and choose the parameters.
 
-Per tensor, per channel, per token or per block are all one thing: `x` is cut into blocks, and the
-scales and zero points are walked with strides that repeat them over a block. Results are torch's
-to the bit: it multiplies by 1 / scale, and rounds ties to even.
+Per tensor, per channel, per token and per block are computed in one way: x is divided into blocks, and each
+block has a scale and a zero point. Results are equal to torch's in every bit. torch multiplies by 1 / scale,
+and rounds ties to even.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from pteron.ir.rule import (
     threads,
 )
 from pteron.ops.elementwise import Elementwise, elementwise
-from pteron.ops.reduce import LANES, Reduction, join_lanes, walks
+from pteron.ops.reduce import LANES, Reduction, stride_params, workgroup_reduction
 from pteron.ops.shapes import contiguous, dimension, merge
 
 _APPLY = "fn apply(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<f32> {{ return {}; }}"
 
 QUANTIZE = _APPLY.format("clamp(round(x * (1.0 / scale)) + zero, vec4<f32>(p.low), vec4<f32>(p.high))")
 DEQUANTIZE = _APPLY.format("(x - zero) * scale")
-# The zero point is added before rounding, so a tie is settled by the sum. torch has it in double precision.
+# Here the zero point is added before rounding, so ties depend on the sum. torch uses double precision.
 QUANTIZE_SUM = """
 fn apply(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<f32> {
     let v = x * (1.0 / scale);
@@ -57,8 +57,8 @@ def affine_blocks(
     block: Shape,
     bounds: tuple[int, int] = (0, 0),
 ) -> Dispatch:
-    """A scale and a zero point for each block of x, in row-major order of the blocks."""
-    blocks, block = cut(x.shape, block)
+    """Quantize or dequantize x with one scale and zero point per block, in row-major order of the blocks."""
+    blocks, block = split_into_blocks(x.shape, block)
     for what, given in {"scales": scales, "zero points": zeros}.items():
         if given is not None and x.numel:
             count = numel(blocks)
@@ -67,7 +67,7 @@ def affine_blocks(
             )
     if isinstance(out, LiveTensor):
         out.resize(x.shape)
-    # Each dimension becomes two: which block, and where in the block.
+    # Each dimension becomes two: the block, and the position in the block.
     sizes = [n for pair in zip(blocks, block, strict=True) for n in pair]
     strides = [n for step in contiguous(blocks) for n in (step, 0)]
     merged, (walk,) = merge(tuple(sizes), strides)
@@ -84,20 +84,20 @@ def affine_blocks(
     return Dispatch("affine", bindings, params, threads(quads(x.numel)), defines, code)
 
 
-def cut(shape: Shape, block: Sequence[int]) -> tuple[Shape, Shape]:
-    """How many blocks there are along each dimension, and their size there."""
+def split_into_blocks(shape: Shape, block: Sequence[int]) -> tuple[Shape, Shape]:
+    """The number of blocks along each dimension, and the size of a block along it."""
     check(
         len(block) == len(shape),
         f"block_size {describe(tuple(block))} does not fit a shape {describe(shape)}",
     )
     sizes = tuple(max(1, min(b, n)) for b, n in zip(block, shape, strict=True))
     whole = all(n % b == 0 for n, b in zip(shape, sizes, strict=True))
-    check(whole, f"shape {describe(shape)} is not made of whole blocks {describe(sizes)}")
+    check(whole, f"shape {describe(shape)} is not a multiple of the block {describe(sizes)}")
     return tuple(n // b for n, b in zip(shape, sizes, strict=True)), sizes
 
 
 def check_matrix(weights: LiveTensor) -> None:
-    """Weights are a matrix whose shape never changes, for kernels are chosen by it."""
+    """Weights must be a matrix with a fixed shape, because the choice of kernels depends on it."""
     check(
         weights.rank == 2 and weights.shape == weights.max_shape,
         f"weights must be a matrix of a fixed shape, not {describe(weights.shape)}",
@@ -253,11 +253,11 @@ def dequantize_affine(
 
 
 def quant_range(low: int | None, high: int | None, dtype: DType) -> tuple[int, int]:
-    """The range of quantised values; where the file leaves it open, all that the dtype holds."""
+    """The range of quantised values. If the file does not give it, the whole range of the dtype."""
     widest = {DType.int8: (-128, 127), DType.uint8: (0, 255)}.get(dtype)
     check(
         (low is not None and high is not None) or widest is not None,
-        f"quant_min and quant_max of {dtype} are open",
+        f"quant_min and quant_max must be given for {dtype}",
     )
     least, most = widest or (0, 0)
     return (least if low is None else low), (most if high is None else high)
@@ -265,10 +265,10 @@ def quant_range(low: int | None, high: int | None, dtype: DType) -> tuple[int, i
 
 # -- choosing scale and zero point ------------------------------------------------------------------
 
-# Invocations, or workgroups of a GPU, that share the work of finding the range of one block.
+# The number of invocations (on a GPU: workgroups) that find the range of one block together.
 PARTS = 32
-LONG_BLOCK = 16384  # elements that are too many for one workgroup
-RANGE = Reduction(  # of the elements and 0
+LONG_BLOCK = 16384  # a block with more elements than this is divided among several workgroups
+RANGE = Reduction(  # the range includes 0
     "state_t(min(f32(x), 0.0), max(f32(x), 0.0))",
     "state_t(min(a.low, b.low), max(a.high, b.high))",
     kind="low: f32, high: f32",
@@ -280,7 +280,7 @@ fn choose(low: vec4<f32>, high: vec4<f32>) -> Choice {{
     {}
 }}
 """
-# The range of x, including 0, onto the whole range of quantised values.
+# Map the range of x, including 0, to the whole range of quantised values.
 ASYMMETRIC = _CHOOSE.format("""
     let scale = max((high - low) / span, vec4<f32>(p.eps));
     let zero = p.quant_min - round(low / scale);
@@ -297,7 +297,7 @@ SYMMETRIC_NO_CLIPPING_ERR = _CHOOSE.format(f"""
     let scale = select(by_high, by_low, by_low > by_high);
     return Choice(max(scale, vec4<f32>(p.eps)), {_MIDDLE});
 """)
-# The zero point comes from the end of the range where its error is smaller.
+# The zero point is computed from the end of the range that gives the smaller error.
 PER_TOKEN_ASYMMETRIC = _CHOOSE.format("""
     let scale = max((high - low) / span, vec4<f32>(p.eps));
     let from_low = low / scale;
@@ -325,8 +325,8 @@ def choose_blocks(
     bounds: tuple[int, int],
     eps: float,
 ) -> list[Route]:
-    """Scale and zero point of each block of x: the ranges first, by many invocations, then the choice."""
-    blocks, inner = cut(x.shape, block)
+    """The scale and zero point of each block of x. One kernel finds the ranges, and a second one chooses."""
+    blocks, inner = split_into_blocks(x.shape, block)
     steps = contiguous(x.shape)
     outer = blocks, [s * b for s, b in zip(steps, inner, strict=True)]
     outer_sizes, (outer_strides,) = merge(*outer)
@@ -344,7 +344,7 @@ def choose_blocks(
         "inner_strides": inner_strides,
     }
     ends: dict[str, Number] = {"outputs": number, "count": count, "correction": 0.0}
-    places = {**walks(outer, (inner, steps)), **ends}
+    places = {**stride_params(outer, (inner, steps)), **ends}
     bindings: dict[str, Bound] = {"ranges": ranges, "scales": scales, "zeros": zeros}
     settings = {"blocks": number, "quant_min": bounds[0], "quant_max": bounds[1], "eps": eps}
 
@@ -352,16 +352,16 @@ def choose_blocks(
         grid = threads(quads(number))
         return Dispatch("choose_qparams", bindings, settings, grid, {"PARTS": parts}, code)
 
-    def joined(parts: int) -> list[Dispatch]:
-        return [join_lanes(RANGE, x, ranges, places, count, parts), choice(parts)]
+    def by_workgroups(parts: int) -> list[Dispatch]:
+        return [workgroup_reduction(RANGE, x, ranges, places, count, parts), choice(parts)]
 
     grid = threads(number * PARTS)
-    apart = Dispatch("block_range", {"x": x, "ranges": ranges}, params, grid, {"PARTS": PARTS})
+    by_invocations = Dispatch("block_range", {"x": x, "ranges": ranges}, params, grid, {"PARTS": PARTS})
     long = count > LONG_BLOCK
     return [
-        Route("workgroups a block", joined(PARTS), when=long, home=GPU),
-        Route("workgroup a block", joined(1), when=count >= LANES and not long, home=GPU),
-        Route("apart", [apart, choice(PARTS)]),
+        Route("several workgroups per block", by_workgroups(PARTS), when=long, home=GPU),
+        Route("one workgroup per block", by_workgroups(1), when=count >= LANES and not long, home=GPU),
+        Route("several invocations per block", [by_invocations, choice(PARTS)]),
     ]
 
 
@@ -384,8 +384,8 @@ def choose_qparams_affine(
         mapping_type in MAPPINGS, f"mapping_type must be one of {', '.join(MAPPINGS)}, not {mapping_type!r}"
     )
     bounds = quant_range(quant_min, quant_max, zeros.dtype)
-    blocks, inner = cut(x.shape, block_size)
-    # A dimension that is one block vanishes, unless blocks there have only one element.
+    blocks, inner = split_into_blocks(x.shape, block_size)
+    # A dimension that is a single block is removed, unless that block has only one element.
     gone = [n == 1 and b != 1 and not keepdim for n, b in zip(blocks, inner, strict=True)]
     for out in outs:
         out.resize(tuple(n for n, drop in zip(blocks, gone, strict=True) if not drop))

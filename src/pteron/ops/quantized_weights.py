@@ -1,4 +1,4 @@
-"""Products with quantised weights and lookups in them, where the activations are floats."""
+"""Linear layers and embeddings with quantised weights and float activations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ fn columns_quad(column: u32, k: u32) -> vec4<f32> {
 """,
     "fn columns_at(column: u32, k: u32) -> f32 { return f32(weight_at(column * p.packed + k)); }",
 )
-# Two to a byte, the even one in the high nibble, stored plus 8.
+# Two weights per byte. The even one is in the high nibble. A nibble is the weight plus 8.
 NIBBLES = (
     """
 fn columns_quad(column: u32, k: u32) -> vec4<f32> {
@@ -74,7 +74,7 @@ def channelwise(
     unpack: tuple[str, str],
     per_byte: int,
 ) -> list[Route]:
-    """(x @ W^T) * scale, W [columns, packed] bytes. A packed row may hold one element more than x has."""
+    """(x @ W^T) * scale. W is [columns, packed] bytes. A row of W may have one element more than x has."""
     check_matrix(weight)
     columns, packed = weight.shape
     depth = x.max_shape[-1]
@@ -108,9 +108,9 @@ def channelwise(
     return product_routes(extent, offers)
 
 
-# -- 4-bit groups, activations quantised on the fly -------------------------------------------------
+# -- 4-bit groups, activations quantised at run time ------------------------------------------------
 
-# x as its quantised form would read back.
+# Quantize x and dequantize the result.
 FAKE_QUANTIZE = """
 fn apply(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<f32> {
     let q = clamp(round(x * (1.0 / scale)) + zero, vec4<f32>(p.low), vec4<f32>(p.high));
@@ -131,28 +131,28 @@ def linear_dq8ca_q4gsw(
     bias: LiveTensor | None,
     out: LiveTensor,
 ) -> list[Route]:
-    """Each row of x goes through 8 bits and back, and then through the 4-bit linear."""
+    """Each row of x is quantised to 8 bits and dequantised. Then the 4-bit linear layer follows."""
     coarse = Scratch("coarse", 4 * numel(x.max_shape))
     quantize = affine_blocks(
         x, coarse, FAKE_QUANTIZE, input_scales, input_zeros, per_token(x.shape), (-128, 127)
     )
     routes: list[Route] = linear_q4gsw(x, weights, scales, group_size, bias, out)
     return [
-        replace(route, dispatches=[quantize, *map(_reading(coarse), route.dispatches)]) for route in routes
+        replace(route, dispatches=[quantize, *map(_with_input(coarse), route.dispatches)]) for route in routes
     ]
 
 
-def _reading(source: Scratch) -> Any:
-    """A dispatch with another x."""
+def _with_input(source: Scratch) -> Any:
+    """A function that replaces x in the bindings of a dispatch."""
     return lambda dispatch: replace(dispatch, bindings={**dispatch.bindings, "x": source})
 
 
 # -- embeddings -------------------------------------------------------------------------------------
 
-ROWS_TAKEN = looks_up("weight", "scales", "zeros", by="indices")
+ROW_LOOKUP = looks_up("weight", "scales", "zeros", by="indices")
 
 
-@op("quantized_decomposed.embedding_4bit.dtype", work=ROWS_TAKEN)
+@op("quantized_decomposed.embedding_4bit.dtype", work=ROW_LOOKUP)
 def embedding_4bit(
     weight: LiveTensor,
     scales: LiveTensor,
@@ -166,7 +166,7 @@ def embedding_4bit(
     return affine_embedding(weight, scales, zeros, indices, out, per_byte=2)
 
 
-@op("quantized_decomposed.embedding_4bit.default", work=ROWS_TAKEN)
+@op("quantized_decomposed.embedding_4bit.default", work=ROW_LOOKUP)
 def embedding_4bit_default(
     weight: LiveTensor,
     scales: LiveTensor,
@@ -179,7 +179,7 @@ def embedding_4bit_default(
     return affine_embedding(weight, scales, zeros, indices, out, per_byte=2)
 
 
-@op("quantized_decomposed.embedding_byte.dtype", work=ROWS_TAKEN)
+@op("quantized_decomposed.embedding_byte.dtype", work=ROW_LOOKUP)
 def embedding_byte(
     weight: LiveTensor,
     scales: LiveTensor,
@@ -193,7 +193,7 @@ def embedding_byte(
     return affine_embedding(weight, scales, zeros, indices, out, per_byte=1)
 
 
-@op("quantized_decomposed.embedding_byte.default", work=ROWS_TAKEN)
+@op("quantized_decomposed.embedding_byte.default", work=ROW_LOOKUP)
 def embedding_byte_default(
     weight: LiveTensor,
     scales: LiveTensor,
@@ -214,7 +214,7 @@ def affine_embedding(
     out: LiveTensor,
     per_byte: int,
 ) -> Dispatch:
-    """Rows of a table whose scales [rows] or [rows, groups] say how many groups a row has."""
+    """Look up rows of a table. Scales are [rows], or [rows, groups] if a row has several groups."""
     check(weight.rank == 2, f"weight must have 2 dimensions, not shape {describe(weight.shape)}")
     rows, width = weight.shape[0], weight.shape[1] * per_byte
     groups = numel(scales.shape[1:])

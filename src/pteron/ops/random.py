@@ -1,8 +1,8 @@
 """Random numbers, and dropout.
 
-Numbers come from Philox, a generator that turns a counter into bits: no element waits for another. The
-counter is mutable state of the method (see `Method.new_state` and `reset`): every call draws new numbers,
-and a fresh or reset state draws the same ones again.
+The generator is Philox. It computes random bits from a counter, so all elements are independent. The counter
+is mutable state of the method (see `Method.new_state` and `reset`). Every call draws new numbers. A new or
+reset state draws the same numbers again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pteron.ops.shapes import contiguous
 from pteron.ops.views import strided
 
 UNIFORM = "fn drawn(bits: vec4<u32>) -> vec4<f32> { return vec4<f32>(bits >> vec4<u32>(8u)) * 0x1p-24; }"
-# Box and Muller: two uniform numbers become two normal ones.
+# The Box-Muller transform: two uniform numbers give two normal numbers.
 NORMAL = """
 fn drawn(bits: vec4<u32>) -> vec4<f32> {
     let uniform4 = (vec4<f32>(bits >> vec4<u32>(8u)) + vec4<f32>(1.0, 0.0, 1.0, 0.0)) * 0x1p-24;
@@ -37,7 +37,7 @@ def randn(size: Shape, counter: LiveTensor, out: LiveTensor) -> list[Dispatch]:
 
 
 def draw(size: Shape, counter: LiveTensor, out: LiveTensor, code: str) -> list[Dispatch]:
-    """`counter` holds the number of the call, and one that tells this node from others."""
+    """`counter` contains the number of the call, and a number that is different for every node."""
     check(out.dtype.is_float, f"random numbers are floats, not {out.dtype}")
     out.resize(tuple(size))
     count = quads(out.numel)
@@ -49,7 +49,7 @@ def draw(size: Shape, counter: LiveTensor, out: LiveTensor, code: str) -> list[D
 
 @op("aten.native_dropout.default")
 def native_dropout(x: LiveTensor, p: float, train: bool | None, outs: Sequence[LiveTensor]) -> list[Dispatch]:
-    """Outside of training nothing is dropped."""
+    """Without training, dropout keeps all elements."""
     check(
         not train or p == 0, f"dropout in training (p = {p}) is not supported: export the model with .eval()"
     )

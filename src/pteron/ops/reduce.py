@@ -1,8 +1,8 @@
-"""Reductions over any dimensions: sums, extremes, moments, and where the extremes are.
+"""Reductions over any dimensions: sums, extremes and their indices, moments.
 
-A reduction is an associative and commutative merge of states, each lifted from one element. A long one
-is done in parts, side by side, which are then put together; on a GPU, by the lanes of a workgroup, or of
-several.
+A reduction makes a state from each element, and merges the states. The merge is associative and commutative.
+A long reduction is divided into parts, whose states are then merged. On a GPU, the lanes of one workgroup or
+of several workgroups compute the parts.
 """
 
 from __future__ import annotations
@@ -28,29 +28,28 @@ from pteron.ir.rule import (
     quads,
     threads,
 )
-from pteron.ops.elementwise import widened
+from pteron.ops.elementwise import wide_target
 from pteron.ops.shapes import contiguous, dimension, merge
 
 # The dimensions to reduce: several, one, or all of them.
 Dims: TypeAlias = Sequence[int] | int | None
 
-# Reductions of fewer elements than this are not worth a second dispatch.
-LONG = 256
-MOST_PARTS = 16384
-LANES = 64  # of a workgroup that reduces
-SHARE = 4096  # elements per workgroup
-MANY = 512  # this many outputs keep a whole GPU busy
+LONG_REDUCTION = 256  # with fewer elements than this, a second dispatch costs more than it saves
+MAX_PARTS = 16384
+LANES = 64  # per workgroup of reduce_group
+ELEMENTS_PER_WORKGROUP = 4096
+MANY_OUTPUTS = 512  # this many outputs keep a whole GPU busy
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
     """A reduction in WGSL: make a state from an element, merge two states, get the result from a state."""
 
-    lift: str  # a state from the element `x` at place `k`
+    lift: str  # a state from the element `x` with the index `k`
     merge: str  # a state from the states `a` and `b`
     finish: str = "s"
-    nothing: str | None = None  # the state of zero elements, if there is one
-    kind: str = "f32"  # the type of the state, or the fields of it
+    nothing: str | None = None  # the state of zero elements, if the reduction has one
+    kind: str = "f32"  # the type of the state, or the fields of its struct
 
     @property
     def state(self) -> str:
@@ -63,7 +62,7 @@ class Reduction:
         return 4 * max(1, self.kind.count(":"))
 
     @property
-    def joining(self) -> str:
+    def merge_code(self) -> str:
         none = f"return {self.nothing};" if self.nothing else "var s: state_t; return s;"
         return (
             f"{self.state}fn merge(a: state_t, b: state_t) -> state_t {{ return {self.merge}; }}\n"
@@ -71,19 +70,19 @@ class Reduction:
         )
 
     @property
-    def lifting(self) -> str:
+    def lift_code(self) -> str:
         return f"fn lift(x: x_t, k: u32) -> state_t {{ return {self.lift}; }}\n"
 
     @property
-    def swapping(self) -> str:
-        """The state of the lane of a subgroup whose number differs in the bits of a mask."""
+    def swap_code(self) -> str:
+        """A WGSL function that reads the state of another lane: its number is this lane's XOR `mask`."""
         fields = [field.split(":")[0].strip() for field in self.kind.split(",")] if ":" in self.kind else []
         swaps = ", ".join(f"subgroupShuffleXor(s.{name}, mask)" for name in fields)
         made = f"state_t({swaps})" if fields else "subgroupShuffleXor(s, mask)"
         return f"fn swapped(s: state_t, mask: u32) -> state_t {{ return {made}; }}\n"
 
     @property
-    def finishing(self) -> str:
+    def finish_code(self) -> str:
         return f"fn finish(s: state_t) -> y_t {{ return y_t({self.finish}); }}\n"
 
 
@@ -100,7 +99,7 @@ def reduce(
     reduction: Reduction,
     correction: float = 0.0,
 ) -> list[Route]:
-    """out = the reduction of x over `dims`; none at all means all of them."""
+    """out = the reduction of x over `dims`. An empty list or None means all dimensions."""
     listed = [dims] if isinstance(dims, int) else list(dims or range(x.rank))
     gone = {dimension(d, x.rank) for d in listed} if x.rank else set()
     kept = [d for d in range(x.rank) if d not in gone]
@@ -108,9 +107,9 @@ def reduce(
     sizes = x.shape
     count = numel(tuple(sizes[d] for d in gone))
     check(count > 0 or reduction.nothing is not None or not out.numel, "there is nothing to reduce")
-    places = _walks(x, kept, sorted(gone))
+    places = _stride_params(x, kept, sorted(gone))
     outputs = out.numel
-    parts = max(1, min(isqrt(count), MOST_PARTS // max(outputs, 1)))
+    parts = max(1, min(isqrt(count), MAX_PARTS // max(outputs, 1)))
     part = -(-count // parts)
     parts = -(-count // part) if part else 0
     ends: dict[str, Number] = {"outputs": outputs, "count": count, "correction": correction}
@@ -119,31 +118,31 @@ def reduce(
         {"x": x, "y": out},
         {**places, **ends},
         threads(quads(outputs)),
-        code=reduction.joining + reduction.lifting + reduction.finishing,
+        code=reduction.merge_code + reduction.lift_code + reduction.finish_code,
     )
-    states = Scratch("states", reduction.nbytes * min(MOST_PARTS, max(1, numel(x.max_shape))))
+    states = Scratch("states", reduction.nbytes * min(MAX_PARTS, max(1, numel(x.max_shape))))
     first = Dispatch(
         "reduce_parts",
         {"x": x, "states": states},
         {**places, "outputs": outputs, "count": count, "parts": parts, "part": part},
         threads(outputs * parts),
-        code=reduction.joining + reduction.lifting,
+        code=reduction.merge_code + reduction.lift_code,
     )
     second = Dispatch(
         "reduce_merge",
         {"states": states, "y": out},
         {**ends, "parts": parts},
         threads(quads(outputs)),
-        code=reduction.joining + reduction.finishing,
+        code=reduction.merge_code + reduction.finish_code,
     )
     return [
-        *_groups(x, out, states, reduction, places, ends),
-        Route("in parts", [first, second], when=count >= LONG and parts >= 4),
-        Route("at once", [direct]),
+        *_workgroup_routes(x, out, states, reduction, places, ends),
+        Route("in parts", [first, second], when=count >= LONG_REDUCTION and parts >= 4),
+        Route("invocation per output", [direct]),
     ]
 
 
-def _groups(
+def _workgroup_routes(
     x: LiveTensor,
     out: LiveTensor,
     states: Scratch,
@@ -151,24 +150,25 @@ def _groups(
     places: Mapping[str, Number],
     ends: Mapping[str, Number],
 ) -> list[Route]:
-    """Routes in which lanes share the elements behind an output: of one workgroup, or of several."""
+    """Routes in which the lanes of one workgroup, or of several, divide the elements of an output."""
     outputs, count = out.numel, numel(x.shape) // max(out.numel, 1)
-    # Where neighbouring outputs come from neighbouring elements and are many, an invocation each is as good.
-    shared = outputs <= MANY or places["run_stride"] == 1
-    # As many workgroups as have a good share each, and as their states have room.
-    parts = min(-(-count // SHARE), MOST_PARTS // max(outputs, 1))
-    parts = -(-count // -(-count // parts)) if count and parts else 1  # none of them empty
-    several = parts > 1 and outputs <= MANY
-    first = join_lanes(reduction, x, states, {**places, **ends}, count, parts)
-    second = join_lanes(reduction, states, out, ends, parts)
-    once = join_lanes(reduction, x, out, {**places, **ends}, count)
+    # If there are many outputs and neighbouring outputs read neighbouring elements, one invocation per output
+    # is as fast.
+    shared = outputs <= MANY_OUTPUTS or places["run_stride"] == 1
+    # The number of workgroups per output: each has enough elements, and all states fit in memory.
+    parts = min(-(-count // ELEMENTS_PER_WORKGROUP), MAX_PARTS // max(outputs, 1))
+    parts = -(-count // -(-count // parts)) if count and parts else 1  # no part is empty
+    several = parts > 1 and outputs <= MANY_OUTPUTS
+    first = workgroup_reduction(reduction, x, states, {**places, **ends}, count, parts)
+    second = workgroup_reduction(reduction, states, out, ends, parts)
+    once = workgroup_reduction(reduction, x, out, {**places, **ends}, count)
     return [
-        Route("workgroups an output", [first, second], when=shared and several, home=GPU),
-        Route("workgroup an output", [once], when=shared and count >= LANES, home=GPU),
+        Route("several workgroups per output", [first, second], when=shared and several, home=GPU),
+        Route("one workgroup per output", [once], when=shared and count >= LANES, home=GPU),
     ]
 
 
-def join_lanes(
+def workgroup_reduction(
     reduction: Reduction,
     source: LiveTensor | Scratch,
     target: LiveTensor | Scratch,
@@ -176,7 +176,10 @@ def join_lanes(
     terms: int,
     parts: int = 1,
 ) -> Dispatch:
-    """A workgroup for each of the parts of an output, which has so many terms. Scratch is for states."""
+    """One workgroup for each of the `parts` of an output. An output has `terms` terms.
+
+    A source in scratch memory contains states, not elements. A target in scratch memory receives states.
+    """
     of_states, to_states = isinstance(source, Scratch), isinstance(target, Scratch)
     words = isinstance(target, Scratch) or target.dtype.itemsize == 4
     kind = "state_t" if isinstance(target, Scratch) else scalar(target)
@@ -196,23 +199,23 @@ def join_lanes(
             "TO_WORDS": words,
             "TO_QUADS": not words,
         },
-        reduction.joining + finish + ("" if of_states else reduction.lifting),
+        reduction.merge_code + finish + ("" if of_states else reduction.lift_code),
     )
 
 
-def _walks(x: LiveTensor, kept: Sequence[int], gone: Sequence[int]) -> dict[str, Number]:
+def _stride_params(x: LiveTensor, kept: Sequence[int], gone: Sequence[int]) -> dict[str, Number]:
     strides = contiguous(x.shape)
-    return walks(
+    return stride_params(
         (tuple(x.shape[d] for d in kept), [strides[d] for d in kept]),
         (tuple(x.shape[d] for d in gone), [strides[d] for d in gone]),
     )
 
 
-Walk: TypeAlias = "tuple[Shape, Sequence[int]]"  # sizes and strides
+SizesAndStrides: TypeAlias = "tuple[Shape, Sequence[int]]"
 
 
-def walks(kept: Walk, gone: Walk) -> dict[str, Number]:
-    """How kernels find the elements behind each output."""
+def stride_params(kept: SizesAndStrides, gone: SizesAndStrides) -> dict[str, Number]:
+    """Parameters: the sizes and strides of the kept dimensions, and of the reduced dimensions."""
     kept_sizes, (kept_strides,) = merge(*kept)
     sizes, (walk,) = merge(*gone)
     return {
@@ -227,8 +230,8 @@ def walks(kept: Walk, gone: Walk) -> dict[str, Number]:
     }
 
 
-def together(*reductions: list[Route]) -> list[Route]:
-    """Several reductions of one tensor, which take the same route."""
+def combined(*reductions: list[Route]) -> list[Route]:
+    """The routes of several reductions of one tensor. All reductions use the same route."""
     return [
         replace(same[0], dispatches=[dispatch for route in same for dispatch in route.dispatches])
         for same in zip(*reductions, strict=True)
@@ -255,7 +258,7 @@ def extreme(x: LiveTensor, beats: str) -> Reduction:
 
 
 def place_of_extreme(x: LiveTensor, beats: str) -> Reduction:
-    """The place of the first of the extreme elements."""
+    """The index of the extreme element; the first one if there are several."""
     order = _order(x, beats)
     ahead = f"({order}(b.value, a.value) || (b.place < a.place && !{order}(a.value, b.value)))"
     merged = f"state_t(select(a.value, b.value, {ahead}), select(a.place, b.place, {ahead}))"
@@ -270,19 +273,20 @@ MEAN = Reduction("f32(x)", "a + b", "s / f32(p.count)", "0.0")
 ANY = Reduction("i32(!(x == x_t(0)))", "a | b", nothing="0", kind="i32")
 ALL = Reduction("i32(!(x == x_t(0)))", "a & b", nothing="1", kind="i32")
 
-# The number of elements, their mean, and the sum of squared distances from it: joined without cancellation.
+# The number of elements, their mean, and the sum of squared distances from the mean. Merging two such states
+# causes no cancellation.
 _MOMENTS = "n: f32, mean: f32, squares: f32"
-_JOINED = (
+_MERGED = (
     "state_t(a.n + b.n, a.mean + (b.mean - a.mean) * (b.n / (a.n + b.n)), "
     "a.squares + b.squares + (b.mean - a.mean) * (b.mean - a.mean) * (a.n * b.n / (a.n + b.n)))"
 )
-_SPREAD = "s.squares / max(f32(p.count) - p.correction, 0.0)"
+_VARIANCE_OF_STATE = "s.squares / max(f32(p.count) - p.correction, 0.0)"
 _ONE, _NONE = "state_t(1.0, f32(x), 0.0)", "state_t(0.0, 0.0, 0.0)"
-VARIANCE = Reduction(_ONE, _JOINED, _SPREAD, _NONE, _MOMENTS)
-DEVIATION = Reduction(_ONE, _JOINED, f"sqrt({_SPREAD})", _NONE, _MOMENTS)
-MEAN_OF_MOMENTS = Reduction(_ONE, _JOINED, "s.mean", _NONE, _MOMENTS)
+VARIANCE = Reduction(_ONE, _MERGED, _VARIANCE_OF_STATE, _NONE, _MOMENTS)
+DEVIATION = Reduction(_ONE, _MERGED, f"sqrt({_VARIANCE_OF_STATE})", _NONE, _MOMENTS)
+MEAN_OF_MOMENTS = Reduction(_ONE, _MERGED, "s.mean", _NONE, _MOMENTS)
 
-# The largest exponent, and the sum of exponentials relative to it. An infinite one cannot be subtracted.
+# The largest element, and the sum of exponentials relative to it. An infinite element is not subtracted.
 _TOP = "max(a.top, b.top)"
 _SHIFT = f"select({_TOP}, 0.0, is_inf({_TOP}))"
 LOG_SUM_EXP = Reduction(
@@ -370,7 +374,7 @@ def _value_and_place(
     x: LiveTensor, dim: int, keepdim: bool, outs: Sequence[LiveTensor], beats: str
 ) -> list[Route]:
     values, places = outs
-    return together(
+    return combined(
         reduce(x, values, dim, keepdim, extreme(x, beats)),
         reduce(x, places, dim, keepdim, place_of_extreme(x, beats)),
     )
@@ -416,7 +420,7 @@ def var_mean(
     x: LiveTensor, dims: Dims, correction: float | None, keepdim: bool, outs: Sequence[LiveTensor]
 ) -> list[Route]:
     variance, average = outs
-    return together(
+    return combined(
         reduce(x, variance, dims, keepdim, VARIANCE, _correction(correction)),
         reduce(x, average, dims, keepdim, MEAN_OF_MOMENTS),
     )
@@ -447,7 +451,7 @@ def _scan(x: LiveTensor, dim: int, out: LiveTensor, merged: str) -> list[Dispatc
     shape = x.shape or (1,)
     inner = numel(shape[d + 1 :])
     rows = numel(shape[:d]) * inner
-    wide, narrowing = widened(out)
+    wide, narrowing = wide_target(out)
     code = f"fn merge(a: y_t, b: y_t) -> y_t {{ return {merged}; }}"
     params = {"rows": rows, "width": shape[d], "inner": inner}
     return [Dispatch("scan", {"x": x, "y": wide}, params, threads(rows), code=code), *narrowing]

@@ -43,7 +43,7 @@ fn sample(plane: u32, down: u32, across: u32) -> f32 {
 """
 )
 
-# With antialiasing the filter is as wide as the input elements that fall on an output element.
+# With antialiasing, the filter covers all input elements that belong to an output element.
 ANTIALIASED = """
 struct Span { first: i32, end: i32, center: f32, squeeze: f32 }
 fn span(at: u32, scale: f32, size: u32) -> Span {
@@ -83,8 +83,8 @@ fn filtered(x: f32) -> f32 {{ return cubic(x); }}
 {ANTIALIASED}"""
 
 
-def resizing(name: str, code: str) -> None:
-    """A filter under both of its overloads: with sizes, or with scale factors."""
+def register_filter(name: str, code: str) -> None:
+    """Register both overloads of a filter: with an output size, and with scale factors."""
 
     @op(f"aten.{name}.vec")
     def by_factors(
@@ -119,6 +119,6 @@ def resizing(name: str, code: str) -> None:
         return resized(x, target, scales, out, code, align_corners)
 
 
-resizing("upsample_bicubic2d", BICUBIC)
-resizing("_upsample_bilinear2d_aa", BILINEAR_AA)
-resizing("_upsample_bicubic2d_aa", BICUBIC_AA)
+register_filter("upsample_bicubic2d", BICUBIC)
+register_filter("_upsample_bilinear2d_aa", BILINEAR_AA)
+register_filter("_upsample_bicubic2d_aa", BICUBIC_AA)

@@ -1,4 +1,4 @@
-"""Elements that change places along a dimension, and halves of one: roll and glu."""
+"""roll and glu."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pteron.ops.shapes import MAX_RANK, contiguous, dimension
 
 @op("aten.roll.default")
 def roll(x: LiveTensor, shifts: Sequence[int], dims: Sequence[int], out: LiveTensor) -> Dispatch:
-    """Without dims, x is rolled as one long row."""
+    """Without dims, x is rolled as one flat row."""
     shape = x.shape if dims else (x.numel,)
     check(
         len(shifts) == (len(dims) or 1),
@@ -33,7 +33,7 @@ def roll(x: LiveTensor, shifts: Sequence[int], dims: Sequence[int], out: LiveTen
 
 @op("aten.glu.default")
 def glu(x: LiveTensor, dim: int, out: LiveTensor) -> Dispatch:
-    """The first half of a dimension, times the sigmoid of the second."""
+    """The first half of a dimension times the sigmoid of the second half."""
     d = dimension(dim, x.rank)
     check(x.rank > 0 and x.shape[d] % 2 == 0, f"dimension {dim} of x {describe(x.shape)} must be even")
     out.resize((*x.shape[:d], x.shape[d] // 2, *x.shape[d + 1 :]))

@@ -1,4 +1,4 @@
-"""Rotary position embeddings, in the three forms that ExecuTorch knows."""
+"""Rotary position embeddings, in the three forms of ExecuTorch."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from pteron.ir.rule import (
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """How the elements of a head are rotated: the tables, their first row, how many elements, which pairs."""
+    """How the elements of a head are rotated."""
 
-    cos: LiveTensor
+    cos: LiveTensor  # tables: a row for each position
     sin: LiveTensor
-    start: LiveInt
-    turned: int
-    halves: bool  # pairs are (i, i + D/2); else neighbours (2i, 2i + 1)
+    start: LiveInt  # the first row
+    rotated: int  # the number of elements of a head that are rotated
+    halves: bool  # rotated pairs are (i, i + D/2); otherwise neighbours (2i, 2i + 1)
 
     @property
     def axis(self) -> int:
-        """The dimension of positions: [B, S, H, D], or [B, H, S, D] for a table with a batch."""
+        """The dimension S of x. x is [B, S, H, D], or [B, H, S, D] if the table has a batch dimension."""
         return self.cos.rank - 1
 
     @property
@@ -45,7 +45,7 @@ class Rotation:
 
     @property
     def params(self) -> dict[str, Number]:
-        return {"table": self.cos.shape[-1], "turned": self.turned}
+        return {"table": self.cos.shape[-1], "turned": self.rotated}
 
     @property
     def defines(self) -> dict[str, Define]:
@@ -71,12 +71,16 @@ class Rotation:
 def rotation(
     xq: LiveTensor, xk: LiveTensor, cos: LiveTensor, sin: LiveTensor, start_pos: LiveInt | None
 ) -> Rotation:
-    """With a start position: rotate halves, by table rows from there. Without: neighbours, from row 0."""
+    """With a start position, halves are rotated and the first table row is start_pos.
+
+    Without a start position, neighbours are rotated and the first table row is 0.
+    """
     check(
         xq.rank == xk.rank == 4, f"q {describe(xq.shape)} and k {describe(xk.shape)} must have 4 dimensions"
     )
     check(
-        cos.shape == sin.shape, f"cos {describe(cos.shape)} and sin {describe(sin.shape)} must have one shape"
+        cos.shape == sin.shape,
+        f"cos {describe(cos.shape)} and sin {describe(sin.shape)} must have the same shape",
     )
     halves = start_pos is not None
     check(
@@ -95,17 +99,18 @@ def rotation(
     if start_pos is None:
         check(
             width % 2 == 0 and 2 * columns == width,
-            f"the frequency table has shape {describe(cos.shape)}, but heads of {width} elements",
+            f"the frequency table {describe(cos.shape)} must have half as many columns as a head has "
+            f"elements, {width}",
         )
         return Rotation(cos, sin, LiveInt(0, 0, []), width, halves=False)
     check(
         columns % 2 == 0 and columns <= width,
-        f"the frequency table turns {columns} elements of heads that have {width}",
+        f"the frequency table has {columns} columns: it must be even and at most the head size {width}",
     )
     start_pos.require(
         0,
         rows - length,
-        f"the frequency table has {rows} rows: position {{value}} plus {length} tokens runs past its end",
+        f"the frequency table has {rows} rows: position {{value}} plus {length} tokens is beyond its end",
     )
     return Rotation(cos, sin, start_pos, columns, halves=True)
 
@@ -136,17 +141,17 @@ def apply_rotary_emb_hf(
     start_pos: LiveInt,
     outs: Sequence[LiveTensor],
 ) -> list[Dispatch]:
-    """Rotate the halves of a head's first elements, as many as the table is wide."""
+    """Rotate the first elements of a head, as many as the table has columns, in halves."""
     turn = rotation(xq, xk, cos, sin, start_pos)
     return [turn.of(xq, outs[0]), turn.of(xk, outs[1])]
 
 
 @op("et_vk.apply_rotary_emb_interleaved.default")
 def apply_rotary_emb_interleaved(x: LiveTensor, freqs: LiveTensor, out: LiveTensor) -> Dispatch:
-    """x [B, N, C] with freqs of any rank, whose elements are [N, C]: (cos, sin) pairs."""
+    """x is [B, N, C]. freqs has N * C elements, in (cos, sin) pairs, and any rank."""
     check(x.rank == 3 and x.shape[2] % 2 == 0, f"x must be [B, N, C] with an even C, not {describe(x.shape)}")
     row = x.shape[1] * x.shape[2]
-    is_table = freqs.rank == 2 and freqs.shape[1] == x.shape[2]  # which may have more rows
+    is_table = freqs.rank == 2 and freqs.shape[1] == x.shape[2]  # a table may have more rows than x
     check(
         freqs.numel == row or (is_table and freqs.numel > row),
         f"frequencies {describe(freqs.shape)} do not cover x {describe(x.shape)}",

@@ -1,8 +1,8 @@
-"""Row-wise operators: a statistic of each row, then every element by it. Norms and softmax.
+"""Row-wise operators: RMS norm and softmax. They compute a statistic of each row, then every element from it.
 
-The statistic is a reduction (see `reduce`) whose state ends as a pair of numbers. Any width, any dimension
-and any float type go through two kernels, the second driven by the words of the output. Where rows are
-contiguous, a GPU gives each a workgroup; so does a software adapter, of eight lanes.
+The statistic is a reduction (see `reduce`) whose result is a pair of numbers. Two kernels work for every
+width, dimension and float type. If rows are contiguous, one kernel computes a whole row: a GPU uses one
+workgroup per row, and a software adapter eight lanes per row.
 """
 
 from __future__ import annotations
@@ -33,26 +33,28 @@ from pteron.ops.reduce import Reduction
 from pteron.ops.shapes import dimension
 
 SUM_OF_SQUARES = Reduction("x * x", "a + b", "inverseSqrt(s / f32(p.width) + p.eps), 0.0", "0.0")
-# The maximum, and the sum of exponentials relative to it: the lower of two sums is brought to the higher top.
-_LEAD = "a.top > b.top"
-_FALL = "exp(min(a.top, b.top) - max(max(a.top, b.top), -3.4028234e38))"  # also correct if one top is -inf
+# The maximum (`top`), and the sum of exponentials relative to it. A merge scales the sum of the smaller top.
+_LARGER = "a.top > b.top"
+_DECAY = "exp(min(a.top, b.top) - max(max(a.top, b.top), -3.4028234e38))"  # also correct if one top is -inf
 MAX_AND_SUM = Reduction(
     "state_t(x, 1.0)",
-    f"state_t(max(a.top, b.top), select(b.sum, a.sum, {_LEAD}) + select(a.sum, b.sum, {_LEAD}) * {_FALL})",
+    "state_t(max(a.top, b.top), "
+    f"select(b.sum, a.sum, {_LARGER}) + select(a.sum, b.sum, {_LARGER}) * {_DECAY})",
     "s.top, s.sum",
     kind="top: f32, sum: f32",
 )
 
-SHORT = 32  # a row with at most this many elements does not need a workgroup
-LONG = 1024  # a row with at least this many elements is shared by many lanes
-FEW = 4  # with at most this many rows, eight lanes with one row each would be mostly idle
+SHORT_ROW = 32  # a row with at most this many elements does not need a workgroup
+LONG_ROW = 1024  # a row with at least this many elements is shared by many lanes
+FEW_ROWS = 4  # with fewer rows than this, one invocation per row would leave most of eight lanes idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Contiguous rows, each to be done by a workgroup in one kernel.
+    """Contiguous rows. One kernel computes them, with one workgroup per row.
 
-    `apply` says what becomes of elements `x` by the statistics `s`, the weights `w` and the biases `b`.
+    `apply` is the WGSL expression of the result: of the elements `x`, the statistics `s`, the weights `w` and
+    the biases `b`.
     """
 
     x: LiveTensor
@@ -65,30 +67,32 @@ class Rows:
     eps: float = 0.0
     weight: LiveTensor | None = None
     bias: LiveTensor | None = None
-    channels: int = 1  # weights and biases
-    inner: int = 1  # neighbouring elements that share one
-    whole: bool = False  # rows are whole quads, and never change their width
-    added: tuple[LiveTensor, LiveTensor] | None = None  # what is added to x, and where the sum goes
-    stats: Scratch | None = None  # where the statistics go
+    channels: int = 1  # the number of weights and of biases
+    inner: int = 1  # neighbouring elements that share a weight and a bias
+    whole: bool = False  # rows are whole quads, and their width never changes
+    added: tuple[LiveTensor, LiveTensor] | None = None  # a second term, and the target of the sum
+    stats: Scratch | None = None  # the target of the statistics
 
     def routes(
         self, when: bool | None = None, worth_eight: bool = True, after: Sequence[Dispatch] = ()
     ) -> list[Route]:
-        """`worth_eight`: whether on a software adapter eight lanes a row are better than one."""
-        fits = self.width >= SHORT and (self._ragged or self.width % 4 == 0) and when is not False
+        """`worth_eight`: whether eight lanes per row are faster than one, on a software adapter."""
+        fits = self.width >= SHORT_ROW and (self._ragged or self.width % 4 == 0) and when is not False
         always = self.whole and when is None
         if always and not fits:
             return []
-        many = self._dispatch(256 if self.widest >= LONG else 64, in_subgroup=False)
+        many = self._dispatch(256 if self.widest >= LONG_ROW else 64, in_subgroup=False)
         eight = self._dispatch(8, in_subgroup=True)
         return [
-            Route("workgroup a row", [many, *after], None if always else fits, home=GPU),
-            Route("eight lanes a row", [eight, *after], fits and worth_eight, needs=SUBGROUP, home=SOFTWARE),
+            Route("workgroup per row", [many, *after], None if always else fits, home=GPU),
+            Route(
+                "eight lanes per row", [eight, *after], fits and worth_eight, needs=SUBGROUP, home=SOFTWARE
+            ),
         ]
 
     @property
     def _ragged(self) -> bool:
-        """Whether rows may begin and end within a quad. Narrow elements cannot be written one by one."""
+        """Whether rows may begin and end inside a quad. Only four-byte elements can be stored one by one."""
         return not self.whole and self.out.dtype.itemsize == 4
 
     def _dispatch(self, lanes: int, in_subgroup: bool) -> Dispatch:
@@ -113,7 +117,7 @@ class Rows:
             defines[flag] = bool(there)
         params = {"rows": self.rows, "width": self.width, "eps": self.eps}
         params |= {"channels": self.channels, "inner": self.inner}
-        code = _pair(self.statistic) + (self.statistic.swapping if in_subgroup else "")
+        code = _pair_code(self.statistic) + (self.statistic.swap_code if in_subgroup else "")
         code += "fn apply(x: vec4<f32>, s: vec2<f32>, w: vec4<f32>, b: vec4<f32>) -> vec4<f32> "
         code += f"{{ return {self.apply}; }}\n"
         return Dispatch("row_group", bindings, params, fold(self.rows), defines, code)
@@ -129,7 +133,7 @@ def row_wise(
     eps: float = 0.0,
     weight: LiveTensor | None = None,
 ) -> list[Route]:
-    """Statistics of every row along `dim`, then `apply` over the elements."""
+    """Compute the statistics of every row along `dim`, then `apply` to every element."""
     shape, largest = x.shape or (1,), x.max_shape or (1,)
     width, inner = shape[dim], numel(shape[dim + 1 :])
     rows = numel(shape[:dim]) * inner
@@ -140,7 +144,7 @@ def row_wise(
             {"x": x, "stats": stats},
             {"rows": rows, "width": width, "inner": inner, "eps": eps},
             threads(rows),
-            code=_pair(statistic),
+            code=_pair_code(statistic),
         ),
         Dispatch(
             "row_apply",
@@ -166,10 +170,10 @@ def row_wise(
     return [*grouped.routes(when=inner == 1), Route("two kernels", apart)]
 
 
-def _pair(statistic: Reduction) -> str:
-    """A reduction that ends as a pair of numbers."""
+def _pair_code(statistic: Reduction) -> str:
+    """The WGSL of a reduction whose result is a pair of numbers."""
     finish = f"fn finish(s: state_t) -> vec2<f32> {{ return vec2<f32>({statistic.finish}); }}\n"
-    return statistic.joining + statistic.lifting + finish
+    return statistic.merge_code + statistic.lift_code + finish
 
 
 @op("et_vk.rms_norm.default")
@@ -182,21 +186,21 @@ def rms_norm(x: LiveTensor, weight: LiveTensor, eps: float, out: LiveTensor) -> 
     out.resize(x.shape)
     if width % 4 == 0 and x.dtype == weight.dtype == out.dtype == DType.float32 and weight.is_fixed:
         return [
-            *rms_groups(x, weight, eps, out),
-            Route("invocation a row", [rms_walk(x, weight, eps, out)]),
+            *rms_workgroup_routes(x, weight, eps, out),
+            Route("invocation per row", [rms_norm_dispatch(x, weight, eps, out)]),
         ]
     apply = "x * s.x * w"
     return row_wise(x, out, dim=x.rank - 1, eps=eps, statistic=SUM_OF_SQUARES, apply=apply, weight=weight)
 
 
-def rms_walk(x: LiveTensor, weight: LiveTensor, eps: float, out: LiveTensor) -> Dispatch:
+def rms_norm_dispatch(x: LiveTensor, weight: LiveTensor, eps: float, out: LiveTensor) -> Dispatch:
     width = weight.shape[0]
     rows = out.numel // width
     params = {"rows": rows, "width": width, "eps": eps}
     return Dispatch("rms_norm", {"x": x, "weight": weight, "y": out}, params, threads(rows))
 
 
-def rms_groups(
+def rms_workgroup_routes(
     x: LiveTensor,
     weight: LiveTensor,
     eps: float,
@@ -204,7 +208,7 @@ def rms_groups(
     added: tuple[LiveTensor, LiveTensor] | None = None,
     when: bool | None = None,
 ) -> list[Route]:
-    """The norm of x, or of the sum of x and what is `added` to it, by a weight that never changes."""
+    """The RMS norm of x, or of the sum of x and the `added` tensor. The shape of the weight is fixed."""
     width = weight.shape[0]
     rows = out.numel // width
     grouped = Rows(
@@ -221,7 +225,7 @@ def rms_groups(
         whole=True,
         added=added,
     )
-    return grouped.routes(when, worth_eight=rows < FEW)
+    return grouped.routes(when, worth_eight=rows < FEW_ROWS)
 
 
 @op("aten._softmax.default")

@@ -8,7 +8,7 @@ from pteron.ir.rule import OpError, Shape, check, describe, numel
 
 __all__ = ["MAX_RANK", "broadcast", "broadcast_strides", "contiguous", "dimension", "merge", "numel"]
 
-# What `array<vec4<u32>, 2>` holds; dimensions that move together are merged first.
+# The size of `array<vec4<u32>, 2>` in a kernel's Params. Dimensions are merged before they are counted.
 MAX_RANK = 8
 
 
@@ -39,13 +39,13 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def broadcast_strides(shape: Shape, out: Shape) -> tuple[int, ...]:
-    """Strides that walk `shape` as if it had the shape `out`: 0 where it is repeated."""
+    """The strides of a tensor that is broadcast from `shape` to `out`: 0 for a repeated dimension."""
     padded = (1,) * (len(out) - len(shape)) + shape
     return tuple(0 if size == 1 else stride for size, stride in zip(padded, contiguous(padded), strict=True))
 
 
 def merge(sizes: Shape, *strides: Sequence[int]) -> tuple[Shape, list[tuple[int, ...]]]:
-    """Fold neighbouring dimensions that every operand walks as one: fewer divisions per element."""
+    """Merge neighbouring dimensions if the strides of all operands allow it, so that kernels divide less."""
     kept: list[int] = []
     walks: list[list[int]] = [[] for _ in strides]
     for d, size in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""Elementwise operators on integers that torch added late: shifts of bits, and division rounded down."""
+"""Bit shifts, and floor division."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pteron.ir.rule import LiveTensor, Scalar
 from pteron.ops.arithmetic import binary
 from pteron.ops.elementwise import Elementwise, all_integer, elementwise
 
-# A shift by more bits than there are, or by less than none, leaves nothing but the sign.
+# A shift by more than 31 bits, or by a negative number, gives 0. A right shift of a negative number gives -1.
 _OUTSIDE = "({0} < zero) | ({0} > zero + 31)"
 _LEFT = f"select({{1}} << bitcast<vec4<u32>>({{0}} & (zero + 31)), zero, {_OUTSIDE})"
 _RIGHT = f"{{1}} >> bitcast<vec4<u32>>(select({{0}}, zero + 31, {_OUTSIDE}))"

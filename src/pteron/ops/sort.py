@@ -1,4 +1,4 @@
-"""Sorting, and the largest or smallest few."""
+"""sort and topk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pteron.ops.shapes import contiguous, dimension
 def sort_rows(
     x: LiveTensor, dim: int, kept: int, descending: bool, outs: Sequence[LiveTensor]
 ) -> list[Dispatch]:
-    """outs = the first `kept` elements of x in sorted order along a dimension, and their places in it."""
+    """outs = the first `kept` elements of x in sorted order along a dimension, and their indices."""
     values, places = outs
     d = dimension(dim, x.rank)
     shape = x.shape or (1,)
@@ -21,7 +21,7 @@ def sort_rows(
     short = (*shape[:d], kept, *shape[d + 1 :])
     values.resize(short if x.rank else ())
     places.resize(short if x.rank else ())
-    # NaN counts as the largest: it comes first when descending, and last when not.
+    # NaN is larger than all numbers, as in torch: first in descending order, last in ascending order.
     order = "above(a, b)" if descending else "above(b, a)"
     if not x.dtype.is_float:
         order = f"i{order}"

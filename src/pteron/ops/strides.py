@@ -1,7 +1,4 @@
-"""Reads by stride: as_strided, diagonals, narrowed dimensions, a tensor filled with one element.
-
-Each is one strided copy, as in `views`.
-"""
+"""as_strided, diagonal, narrow and fill. Each is one strided copy, as in `views`."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from pteron.ops.views import slice_copy, strided
 def as_strided(
     x: LiveTensor, size: Shape, stride: Sequence[int], storage_offset: int | None, out: LiveTensor
 ) -> Dispatch:
-    """out[i..] = x[offset + i . stride], where x is one row of elements in the order of its memory."""
+    """out[i..] = x[offset + i . stride]. x is read as one flat row."""
     offset = storage_offset or 0
     check(len(size) == len(stride), f"size {describe(size)} and stride {tuple(stride)} differ in length")
     check(
@@ -69,6 +66,6 @@ def narrow(x: LiveTensor, dim: int, start: int, length: int, out: LiveTensor) ->
 
 @op("aten.fill.Tensor", work=reads_only_shape_of("x"))
 def fill_tensor(x: LiveTensor, value: LiveTensor, out: LiveTensor) -> Dispatch:
-    check(value.numel == 1, f"value must hold one element, not {describe(value.shape)}")
+    check(value.numel == 1, f"value must have one element, not shape {describe(value.shape)}")
     out.resize(x.shape)
     return strided(value, out, (0,) * x.rank)

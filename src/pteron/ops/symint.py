@@ -1,6 +1,6 @@
-"""SymInts: live sizes and the arithmetic on them. Pure host work, in the same sweep as the tensors.
+"""SymInts: live sizes, and arithmetic on them. The host computes them in the same sweep as live shapes.
 
-A name such as `add` is what the delegate uses; outside of it the same is `executorch_prim::add.Scalar`.
+An operator has one name inside a delegate (`add`) and another outside (`executorch_prim::add.Scalar`).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def binary(name: str, function: Callable[[Any, Any], Any], *aliases: str) -> Non
 
 
 def power(a: Any, b: Any) -> Any:
-    """a to the power of b, unless the result would be too long to compute."""
+    """a to the power of b. A huge integer result is refused before it is computed."""
     if isinstance(a, int) and isinstance(b, int) and abs(a) > 1 and b > 63:
-        raise OpError(f"{a} to the power of {b} does not fit 64 bits")
+        raise OpError(f"{a} to the power of {b} does not fit in 64 bits")
     return a**b
 
 

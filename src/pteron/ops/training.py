@@ -1,4 +1,4 @@
-"""Training: the loss with its gradient, the gradients of linears, the optimiser, weights back to 4 bits."""
+"""Training: cross-entropy and its gradient, gradients of linear layers, AdamW, requantisation to 4 bits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pteron.ops.products import ANY, FEW_ROWS, GEMM, GEMV, Extent, KernelKind, O
 from pteron.ops.quantized import check_matrix
 from pteron.ops.workgroups import stores, tile_offers
 
-# Invocations that share the work of one row of logits.
+# The number of invocations per row of logits.
 PARTS = 32
 
 
@@ -35,7 +35,7 @@ PARTS = 32
 def fused_ce(
     logits: LiveTensor, labels: LiveTensor, n_valid: float, outs: Sequence[LiveTensor]
 ) -> list[Dispatch]:
-    """Cross-entropy summed over the rows whose label is not negative, over n_valid; and its gradient."""
+    """The cross-entropy and its gradient: the sum over all rows with a label >= 0, divided by n_valid."""
     loss, grad = outs
     check(logits.rank == 2, f"logits must have 2 dimensions, not shape {describe(logits.shape)}")
     rows, width = logits.shape
@@ -72,11 +72,11 @@ def adamw_step(
     bias_correction2: float,
     outs: Sequence[LiveTensor],
 ) -> list[Dispatch]:
-    """In place; the bias corrections are 1 - beta^step."""
+    """Update param, m and v in place. The bias corrections are 1 - beta^step."""
     for name, tensor in (("m", m), ("v", v), ("grad", grad)):
         check(
             tensor.shape == param.shape,
-            f"{name} has shape {describe(tensor.shape)}, param {describe(param.shape)}",
+            f"{name} has shape {describe(tensor.shape)}, but param has {describe(param.shape)}",
         )
     for out in outs:
         out.resize(param.shape)
@@ -93,7 +93,7 @@ def adamw_step(
         "correction2": bias_correction2,
     }
     bindings = {"param": param, "mean": m, "square": v, "grad": grad}
-    # The results are the same tensors; a file that gives them ids of their own wants copies.
+    # The results are the updated tensors. If the file gives the results other ids, they are copied.
     copies = [(a, b) for a, b in zip((param, m, v), outs, strict=True) if a.tensor is not b.tensor]
     return [
         Dispatch("adamw", bindings, params, threads(quads(param.numel))),
@@ -108,10 +108,10 @@ def _weight_gradient_work(call: LiveArguments) -> Work:
 
 @op("et_vk.linear_dW.default", work=_weight_gradient_work)
 def linear_dw(d_out: LiveTensor, x: LiveTensor, out: LiveTensor) -> list[Route]:
-    """The gradient of a linear's weight: d_out^T @ x, over all rows."""
+    """The gradient of the weight of a linear layer: d_out^T @ x, over all rows."""
     check(
         d_out.rank >= 1 and d_out.shape[:-1] == x.shape[:-1],
-        f"d_out has shape {describe(d_out.shape)}, and x {describe(x.shape)}: their rows differ",
+        f"d_out {describe(d_out.shape)} and x {describe(x.shape)} must have the same number of rows",
     )
     rows, columns, depth = d_out.shape[-1], x.shape[-1], numel(x.shape[:-1])
     out.resize((rows, columns))
@@ -128,7 +128,7 @@ def linear_dw(d_out: LiveTensor, x: LiveTensor, out: LiveTensor) -> list[Route]:
 
 
 def _tile_offers(product: Dispatch, out: LiveTensor, extent: Extent, rows_first: bool = False) -> list[Offer]:
-    """Unless most of a tile would be empty. Narrow elements must come in whole quads."""
+    """Tiles, if there are enough rows to fill them. Elements of less than four bytes need whole quads."""
     ragged = out.dtype.itemsize == 4
     fits = extent.rows > FEW_ROWS and (ragged or extent.columns % 4 == 0)
     product = replace(product, defines=stores(not ragged))
@@ -139,14 +139,14 @@ def _tile_offers(product: Dispatch, out: LiveTensor, extent: Extent, rows_first:
 def linear_q4gsw_backward(
     d_out: LiveTensor, weights: LiveTensor, scales: LiveTensor, group_size: int, out: LiveTensor
 ) -> list[Route]:
-    """The gradient of a 4-bit linear's input: d_out @ W, W packed as the linear has it."""
+    """The gradient of the input of a 4-bit linear layer: d_out @ W. W is packed as in the linear layer."""
     check_matrix(weights)
     check(group_size > 0, f"group_size must be positive, not {group_size}")
     packed, columns, depth = weights.shape[1], out.max_shape[-1], d_out.max_shape[-1]
     rows = check_rows(d_out, depth, "the weights")
     check(
         depth <= weights.shape[0] and columns <= 2 * packed,
-        f"weights {describe(weights.shape)} cannot turn rows of {depth} into rows of {columns}",
+        f"weights {describe(weights.shape)} do not fit rows of {depth} in d_out and {columns} in the output",
     )
     groups = -(-columns // group_size)
     check(
@@ -181,7 +181,7 @@ def linear_q4gsw_backward(
 
 @op("et_vk.q4gsw_requant.default")
 def q4gsw_requant(latent: LiveTensor, scales: LiveTensor, group_size: int, out: LiveTensor) -> Dispatch:
-    """Trained weights back to 4 bits, packed as the 4-bit linear reads them. The scales stay."""
+    """Quantize trained weights to 4 bits, packed for the 4-bit linear layer. The scales do not change."""
     check(latent.rank == 2, f"latent must have 2 dimensions, not shape {describe(latent.shape)}")
     check(group_size > 0, f"group_size must be positive, not {group_size}")
     rows, columns = latent.shape

@@ -1,7 +1,7 @@
 """Operators that move elements and compute nothing: views, slices, permutations, repetitions.
 
-Those whose elements keep their order are aliases: no kernel runs, unless the source is later
-written in place. The others are one strided copy, driven by the output.
+If the elements keep their order, the output is an alias of the input. Then no kernel runs, unless the input
+is written in place later. The other operators are one strided copy.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from pteron.ir.rule import (
 )
 from pteron.ops.shapes import broadcast_strides, contiguous, dimension, merge
 
-END = 2**31 - 1  # an `end` that the exporter left open
+OPEN_END = 2**31 - 1  # from this value on, the `end` of a slice is the end of the dimension
 
 
 def strided(
     x: LiveTensor, out: LiveTensor, strides: Sequence[int], offset: int = 0, viewed: Shape | None = None
 ) -> Dispatch:
-    """out[i..] = x[offset + i . strides]: i runs over the live shape of `out`, or what it is `viewed` as."""
+    """out[i..] = x[offset + i . strides]. i runs over the live shape of `out`, or over the shape `viewed`."""
     sizes, (walk,) = merge(out.shape if viewed is None else viewed, strides)
     params: dict[str, Number] = {
         "quads": quads(out.numel),
@@ -53,7 +53,7 @@ def view(x: LiveTensor, size: Shape, out: LiveTensor) -> None:
 
 
 def resolve_size(count: int, size: Shape) -> Shape:
-    """A size list with at most one -1, which is what is left over."""
+    """The size with its -1, if it has one, replaced by the size that fits `count` elements."""
     if -1 in size:
         rest = -numel(size)
         check(rest > 0 and count % rest == 0, f"{count} elements cannot be viewed as {describe(size)}")
@@ -87,7 +87,7 @@ def clone_dim_order(x: LiveTensor, non_blocking: Unused, dim_order: Unused, out:
 
 @op("aten.squeeze_copy.dims", "aten.squeeze_copy.dim", alias="x")
 def squeeze(x: LiveTensor, dims: Sequence[int] | int, out: LiveTensor) -> None:
-    # Whether a dimension goes is decided by its largest size: a rank never changes with the live shape.
+    # A dimension is removed if its largest size is 1: the rank must not depend on the live shape.
     gone = {dimension(d, x.rank) for d in ([dims] if isinstance(dims, int) else dims)}
     out.resize(tuple(n for d, n in enumerate(x.shape) if d not in gone or x.max_shape[d] != 1))
 
@@ -142,9 +142,9 @@ def slice_copy(
 
 
 def slice_of(start: int | None, end: int | None, step: int, size: int) -> tuple[int, int]:
-    """Where a slice of a dimension of this live size begins, and how many elements it has."""
+    """The first index of a slice of a dimension of this live size, and the number of its elements."""
     check(step >= 1, f"step must be at least 1, not {step}")
-    first, last, _ = slice(start, None if end is None or end >= END else end, step).indices(size)
+    first, last, _ = slice(start, None if end is None or end >= OPEN_END else end, step).indices(size)
     return first, max(0, math.ceil((last - first) / step))
 
 
@@ -168,7 +168,7 @@ def split_with_sizes(
 
 @op("aten.split_copy.Tensor")
 def split(x: LiveTensor, split_size: int, dim: int, outs: Sequence[LiveTensor]) -> list[Dispatch]:
-    # The program's outputs are fixed in number: at a small live size the last ones are short, or empty.
+    # The number of outputs is fixed. At a small live size the last outputs are short or empty.
     size = x.shape[dimension(dim, x.rank)]
     sizes = [max(0, min(split_size, size - n * split_size)) for n in range(len(outs))]
     return split_with_sizes(x, sizes, dim, outs)  # type: ignore[no-any-return]
@@ -186,7 +186,7 @@ def unbind(x: LiveTensor, dim: int, outs: Sequence[LiveTensor]) -> list[Dispatch
 
 @op("aten.unfold_copy.default", work=reads_part_of("x"))
 def unfold(x: LiveTensor, dim: int, size: int, step: int, out: LiveTensor) -> Dispatch:
-    """Windows of `size` elements, `step` apart, as a last dimension of their own."""
+    """Windows of `size` elements become the last dimension. They start `step` elements apart."""
     d = dimension(dim, x.rank)
     check(
         step >= 1 and size <= x.shape[d],
@@ -225,7 +225,7 @@ def repeat(x: LiveTensor, repeats: Sequence[int], out: LiveTensor) -> Dispatch:
     check(lead >= 0, f"{len(repeats)} repeats are too few for shape {describe(x.shape)}")
     padded = (1,) * lead + x.shape
     out.resize(tuple(n * times for n, times in zip(padded, repeats, strict=True)))
-    # Every dimension is two: the repetition, which goes nowhere in x, and the dimension itself.
+    # Each dimension becomes two: the repetition, with stride 0, and the dimension itself.
     strides = contiguous(padded)
     shape = tuple(part for pair in zip(repeats, padded, strict=True) for part in pair)
     return strided(x, out, [step for stride in strides for step in (0, stride)], viewed=shape)

@@ -1,7 +1,7 @@
-"""Kernels for products on GPUs that are built on lib/dot_quads.
+"""Team and tile kernels that include lib/dot_quads.wgsl.
 
-Such a kernel says what its operands are, in quads along the depth, and what becomes of the sums. Its text
-then serves teams of lanes that divide the depth, and tiles in workgroup memory.
+Such a kernel defines how to read its operands, in quads along the depth, and how to store a sum. The same
+text is used for teams (lanes divide the depth) and for tiles (operands are in workgroup memory).
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dataclasses import replace
 from pteron.ir.rule import Define, Dispatch
 from pteron.ops.products import LARGE_TILE, SMALL_TILE, TEAM_FEW_ROWS, TEAM_GEMV, Extent, KernelKind, Offer
 
-TEAM_COLUMNS = 8  # of a workgroup
+TEAM_COLUMNS = 8  # per workgroup
 TEAM_ROWS = 4
 TILE_SIDES = {LARGE_TILE: 64, SMALL_TILE: 32}  # rows and columns
 
 
 def stores(whole: bool) -> dict[str, Define]:
-    """How lib/put_four writes four neighbours: as a quad, or one by one, if they have a word each."""
+    """Defines for lib/put_four.wgsl: it stores four neighbours as one quad (`whole`), or one by one."""
     return {"WHOLE": whole, "RAGGED": not whole}
 
 
 def team_offers(product: Dispatch, extent: Extent) -> list[Offer]:
-    """`product` as it is but for its grid, for one row and for a few."""
+    """`product` as team kernels, for one row and for a few rows. Its grid is replaced."""
 
     def teams(kind: KernelKind, height: int) -> Offer:
         grid = extent.workgroups(height, TEAM_COLUMNS)
@@ -40,7 +40,7 @@ def tile_offers(
     columns_first: bool = False,
     when: bool | None = None,
 ) -> list[Offer]:
-    """`product` as it is but for its grid, in large and in small tiles. `step`: quads in depth at a time.
+    """`product` with large and with small tiles. Its grid is replaced. `step`: quads in depth per iteration.
 
     `rows_first`, `columns_first`: neighbours in memory are rows or columns of an operand, not steps in depth.
     """

@@ -1,7 +1,7 @@
 """Operators that write a part of a tensor: concatenation, stores into slices, KV caches.
 
-A part may begin inside a word. Kernels are driven by the words of the target, and a word at the
-edge keeps its other elements, so that no two invocations ever write to the same one.
+A part may begin inside a word. Each invocation writes whole words of the target. In a word at the edge of the
+part, it keeps the other elements. So no two invocations write to the same word.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from pteron.ops.shapes import dimension
 from pteron.ops.views import slice_of
 
 
-def write_box(x: LiveTensor, y: LiveTensor, dim: int, start: int, length: int, step: int = 1) -> Dispatch:
-    """y[.., start : : step, ..] = x for `length` places of one dimension; y keeps the rest."""
+def write_slice(x: LiveTensor, y: LiveTensor, dim: int, start: int, length: int, step: int = 1) -> Dispatch:
+    """y[.., start : : step, ..] = x, for `length` indices of one dimension. The rest of y does not change."""
     total, inner = y.shape[dim], numel(y.shape[dim + 1 :])
     first, last = 0, y.numel
-    if numel(y.shape[:dim]) == 1:  # the box is one stretch of memory
+    if numel(y.shape[:dim]) == 1:  # the slice is one range of memory
         first, last = start * inner, min(last, (start + length * step) * inner)
     count = quads(last) - first // 4 if length and y.numel else 0
     params = {
@@ -49,7 +49,7 @@ def write_box(x: LiveTensor, y: LiveTensor, dim: int, start: int, length: int, s
 
 @op("aten.cat.default")
 def cat(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Dispatch]:
-    # torch lets an empty rank-1 tensor stand beside tensors of any rank.
+    # torch ignores a tensor of shape [0], whatever the rank of the others.
     parts = [x for x in tensors if x.max_shape != (0,)]
     check(bool(parts), "there is nothing to concatenate")
     d = dimension(dim, parts[0].rank)
@@ -64,7 +64,7 @@ def cat(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Dispat
     out.resize((*parts[0].shape[:d], total, *parts[0].shape[d + 1 :]))
     dispatches, start = [], 0
     for x in parts:
-        dispatches.append(write_box(x, out, d, start, x.shape[d]))
+        dispatches.append(write_slice(x, out, d, start, x.shape[d]))
         start += x.shape[d]
     return dispatches
 
@@ -79,7 +79,7 @@ def stack(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Disp
         )
     d = dimension(dim, len(shape) + 1)
     out.resize((*shape[:d], len(tensors), *shape[d:]))
-    return [write_box(x, out, d, n, 1) for n, x in enumerate(tensors)]
+    return [write_slice(x, out, d, n, 1) for n, x in enumerate(tensors)]
 
 
 @op("aten.slice_scatter.default")
@@ -99,7 +99,7 @@ def slice_scatter(
         source.shape == wanted, f"source has shape {describe(source.shape)}, but the slice {describe(wanted)}"
     )
     out.resize(x.shape)
-    return [copy_dispatch(x, out), write_box(source, out, d, first, length, step)]
+    return [copy_dispatch(x, out), write_slice(source, out, d, first, length, step)]
 
 
 @op("aten.select_scatter.default")
@@ -112,7 +112,7 @@ def select_scatter(
     wanted = x.shape[:d] + x.shape[d + 1 :]
     check(source.shape == wanted, f"source has shape {describe(source.shape)}, not {describe(wanted)}")
     out.resize(x.shape)
-    return [copy_dispatch(x, out), write_box(source, out, d, index % size if size else 0, 1)]
+    return [copy_dispatch(x, out), write_slice(source, out, d, index % size if size else 0, 1)]
 
 
 @op("pteron.write_back", mutates=["target"])
@@ -141,7 +141,7 @@ def cache_update(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt) -> Di
     check_room(value, cache, start_pos)
     batch, width = value.shape[0], numel(value.shape[2:])
     row = value.shape[1] * width
-    touched = quads(row) + 1 if row else 0  # a row that starts inside a quad ends in one more
+    touched = quads(row) + 1 if row else 0  # a row that starts inside a quad touches one quad more
     params = {
         "batch": batch,
         "quads": touched,
@@ -154,7 +154,7 @@ def cache_update(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt) -> Di
 
 
 def check_room(value: LiveTensor, cache: LiveTensor, start_pos: LiveInt) -> None:
-    """Refuse values that do not fit a cache, now or at a position that is still to come."""
+    """Refuse values that do not fit in the cache, at this position and at later ones."""
     fits = (
         value.rank == cache.rank >= 2
         and value.shape[0] == cache.shape[0]
