@@ -1,4 +1,5 @@
-// One AdamW step in place: the moving means of the gradient and of its square, then the weights, decayed.
+// One AdamW step in place: update the moving means of the gradient and of its square, then decay and update
+// the weights.
 @group(0) @binding(0) var<storage, read_write> param: array<param_word>;    // [n]
 @group(0) @binding(1) var<storage, read_write> mean: array<mean_word>;      // [n]
 @group(0) @binding(2) var<storage, read_write> square: array<square_word>;  // [n]

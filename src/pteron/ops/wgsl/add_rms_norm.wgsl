@@ -1,4 +1,4 @@
-// total = a + b; y = total * inverseSqrt(mean(total^2) + eps) * weight; one invocation walks one row.
+// total = a + b; y = total * inverseSqrt(mean(total^2) + eps) * weight. One invocation computes one row.
 @group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;            // [rows, width / 4]
 @group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;            // [rows, width / 4]
 @group(0) @binding(2) var<storage, read> weight: array<vec4<f32>>;       // [width / 4]

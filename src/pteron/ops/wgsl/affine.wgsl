@@ -1,5 +1,5 @@
-// y = apply(x, scale, zero point), element by element: affine quantisation and its inverse. The rule supplies
-// `apply`. Scales and zero points are walked with strides that repeat them.
+// y = apply(x, scale, zero point) for every element: quantise or dequantise. The rule supplies `apply`. The
+// strides of scales and zero points repeat them over a block.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;            // [n]
 @group(0) @binding(1) var<storage, read> scales: array<scales_word>;  // [1], or at strides
 @group(0) @binding(2) var<storage, read> zeros: array<zeros_word>;    // [1], or at strides

@@ -1,12 +1,12 @@
 // One row of attention per invocation: softmax(q . k * scale + mask) v with a running softmax.
-// A query at position `at` sees the keys 0 .. at when CAUSAL, and otherwise all of the context.
+// A query at position `at` sees the keys 0 .. at if CAUSAL, and otherwise the whole context.
 @group(0) @binding(0) var<storage, read_write> y: array<y_word>;  // as q
 //#include attention_operands
 
 const QUADS = (WIDTH + 3u) / 4u;
 const WHOLE = WIDTH % 4u == 0u;
 
-// Quad d of the row that starts at element `first`; a ragged last quad is filled up with zeros.
+// Quad d of the row that starts at element `first`. An incomplete last quad is filled with zeros.
 fn q_row(first: u32, d: u32) -> vec4<f32> {
     if (WHOLE) { return vec4<f32>(q_quad(first / 4u + d)); }
     var out = vec4<f32>(0.0);
@@ -55,8 +55,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
         let m = mask_at(b * p.mask_batch + h * p.mask_head + s * p.mask_length + t * p.mask_key);
         if (MASK_IS_BOOL) { if (m == mask_t(0)) { continue; } } else { score += f32(m); }
 //#end
-        // A key that is masked out by -inf adds nothing, even while no other key has been seen. A row of
-        // nothing else ends as 0 / 0, which is NaN, as it is in torch.
+        // A key with a mask of -inf adds nothing, even if it is the first key. A row in which all keys have a
+        // mask of -inf gives 0 / 0, which is NaN, as in torch.
         if (score < LOWEST) { continue; }
         if (!seen) {
             top = score;

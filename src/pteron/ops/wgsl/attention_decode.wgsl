@@ -1,9 +1,10 @@
-// Attention of a few queries in registers: eight lanes take every eighth key of a chunk, each with a running
-// softmax of its own, and are merged at the end. What a lane reads of a key serves TOGETHER heads of the queries.
-// attention_merge puts the chunks together. Needs subgroups of at least eight lanes.
+// Attention of a few queries. Each of eight lanes reads every eighth key of a chunk and has its own running
+// softmax. The lanes are merged at the end. A lane uses a key for TOGETHER query heads. attention_merge
+// merges the chunks. Needs subgroups of at least eight lanes.
 //#trusted
-// No key is read beyond the last visible one, which the rule has checked to lie in the cache. Loops over a row end
-// at a parameter, so that nobody unrolls them: software adapters make long code of every load.
+// No key beyond the last visible key is read. The rule has checked that the last visible key is in the cache.
+// Loops over a row end at a parameter, so that compilers do not unroll them: software adapters make long code
+// of every load.
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;            // [B, S, Hq, D] in any order of dimensions
 @group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;            // [B, T, Hkv, D]
 @group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;            // [B, T, Hkv, D]

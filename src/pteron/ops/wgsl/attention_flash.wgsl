@@ -1,20 +1,21 @@
-// Attention of many queries on a GPU: a workgroup takes TILE queries of one head and walks the keys TILE at a time
-// with a running softmax. Scores come from slices of queries and keys in workgroup memory; of the result, a
-// lane holds one quad for eight queries. Queries past the end repeat the last one and are not stored.
+// Attention of many queries on a GPU. A workgroup computes TILE queries of one head, TILE keys at a time,
+// with a running softmax. Scores are computed from slices of queries and keys in workgroup memory. A lane
+// computes one quad of the result of eight queries. Queries past the end repeat the last query and are not
+// stored.
 @group(0) @binding(0) var<storage, read_write> y: array<y_word>;  // as q
 //#include attention_operands
 //#include attention_score
 
 const QUADS = WIDTH / 4u;
-const PITCH = TILE + 1u;                     // of a slice, so that lanes that fill a row use different banks
-const SETS = TILE / 4u;                      // of four queries each, which lie SETS apart
-const SLOTS = LANES / SETS;                  // lanes that share a set, and divide the keys
-const EACH = (TILE + SLOTS - 1u) / SLOTS;    // keys of a lane: every SLOTS-th
+const PITCH = TILE + 1u;                     // the row length of a slice: lanes that fill a row use different banks
+const SETS = TILE / 4u;                      // the number of sets; a set is four queries that are SETS apart
+const SLOTS = LANES / SETS;                  // the number of lanes per set; they divide the keys
+const EACH = (TILE + SLOTS - 1u) / SLOTS;    // the number of keys per lane: every SLOTS-th key
 
 var<workgroup> q_slice: array<vec4<f32>, SLICE * PITCH>;  // [quad][query]
 var<workgroup> k_slice: array<vec4<f32>, SLICE * PITCH>;  // [quad][key]
-var<workgroup> weights: array<vec4<f32>, TILE * SETS>;    // [key][set], a component for each query of the set
-var<workgroup> found: array<vec4<f32>, LANES>;            // what each lane knows of its set: its highest scores
+var<workgroup> weights: array<vec4<f32>, TILE * SETS>;    // [key][set], with one component per query of the set
+var<workgroup> found: array<vec4<f32>, LANES>;            // the highest scores of each lane's set
 var<workgroup> fades: array<vec4<f32>, SETS>;
 
 @compute @workgroup_size(LANES)
@@ -35,25 +36,25 @@ fn main(
     let q_step = p.q_length / 4u;
     let k_step = p.k_length / 4u;
 
-    // For the scores: four queries, and some of the keys.
+    // For the scores, this lane has four queries and some of the keys.
     let own = lane % SETS;
     let slot = lane / SETS;
     let queries = min(vec4<u32>(first_query + own) + SETS * vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(last_query));
-    // For the result: a quad of the queries of two sets.
+    // For the result, this lane has one quad of the queries of two sets.
     let d = lane % QUADS;
     let pair = lane / QUADS;
 
     var top = vec4<f32>(LOWEST);
-    var total = vec4<f32>(0.0);  // of this lane's keys
+    var total = vec4<f32>(0.0);  // the sum of the weights of this lane's keys
     var sums: array<vec4<f32>, 8>;
     for (var r = 0u; r < 8u; r++) { sums[r] = vec4<f32>(0.0); }
-    // The tile's last query sees the most: keys beyond that are not looked at.
+    // The last query of the tile sees the most keys. Later keys are not read.
     let keys = visible_keys(min(first_query + TILE - 1u, last_query));
     for (var t = 0u; t < keys; t += TILE) {
         var scores: array<vec4<f32>, EACH>;
         for (var j = 0u; j < EACH; j++) { scores[j] = vec4<f32>(0.0); }
         for (var start = 0u; start < QUADS; start += SLICE) {
-            workgroupBarrier();  // the slice before has been read
+            workgroupBarrier();  // all lanes have read the previous slice
             for (var n = lane; n < TILE * SLICE; n += LANES) {
                 let c = n % SLICE;
                 let place = n / SLICE;

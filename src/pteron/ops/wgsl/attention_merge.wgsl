@@ -1,4 +1,4 @@
-// The chunks of a row become one softmax: an invocation takes a quad of a row of the result.
+// Merge the chunks of a row into one softmax. One invocation computes one quad of a row of the result.
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;  // see attention_chunks
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;   // as q
 @group(0) @binding(2) var<uniform> start_pos: vec4<i32>;

@@ -1,17 +1,17 @@
-// Attention of a few queries on a GPU: a workgroup takes one query of one head and one chunk of the keys, and
-// leaves the chunk's softmax unfinished; attention_merge puts the chunks together. Neighbouring lanes read
-// neighbouring quads of the keys and of the values.
+// Attention of a few queries on a GPU. A workgroup computes one query of one head over one chunk of the keys.
+// attention_merge merges the chunks. Neighbouring lanes read neighbouring quads of the keys and of the
+// values.
 @group(0) @binding(0) var<storage, read_write> parts: array<vec4<f32>>;  // see attention_chunks
 //#include attention_operands
 //#include attention_score
 //#include attention_chunks
 
 const LANES = 64u;
-const PITCH = QUADS + 1u;      // of a key's products: lanes that add up a key each then use different banks
-const TEAMS = LANES / QUADS;   // of lanes that each take every TEAMS-th value row between them
+const PITCH = QUADS + 1u;      // row length: lanes that sum one key each use different banks
+const TEAMS = LANES / QUADS;   // the number of teams; the lanes of a team read every TEAMS-th row of the values
 
 var<workgroup> query: array<vec4<f32>, QUADS>;
-var<workgroup> products: array<f32, STEP * PITCH>;  // of a query's quad with a key's
+var<workgroup> products: array<f32, STEP * PITCH>;  // the products of quads of the query and of a key
 var<workgroup> scores: array<f32, STEP>;
 var<workgroup> weights: array<f32, STEP>;
 var<workgroup> sums: array<vec4<f32>, LANES>;
@@ -24,7 +24,7 @@ fn main(
 ) {
     let i = flat_group(group, groups);
     if (i >= p.batch * p.heads * p.length * p.chunks) { return; }
-    // Queries that read the same keys are neighbours, and find them in the cache.
+    // Workgroups whose queries read the same keys are neighbours, so the GPU's cache has these keys.
     let together = p.sharing * p.length;
     let member = i % together;
     let chunk = (i / together) % p.chunks;
@@ -43,7 +43,7 @@ fn main(
     workgroupBarrier();
 
     var top = LOWEST;
-    var total = 0.0;  // of this lane's keys
+    var total = 0.0;  // the sum of the weights of this lane's keys
     var sum = vec4<f32>(0.0);
     for (var t = from_key; t < to_key; t += STEP) {
         for (var n = lane; n < STEP * QUADS; n += LANES) {

@@ -1,10 +1,12 @@
-// Attention of many queries, as two matrix products for every 32 keys. In the first, eight lanes have four keys each
-// and hand round the rows of q; in the second they have the quads of a row of v, and hand round the weights.
-// A row is a query of one of the heads that share keys. Needs subgroups of at least eight lanes.
-// Software adapters make long code of every load, so many rows share one. Where an array had better stay in
-// registers, loops over it are written out: compilers would leave them.
+// Attention of many queries, as two matrix products for every 32 keys. In the first product, each of eight
+// lanes has four keys, and the lanes exchange the rows of q. In the second product, each lane has quads of a
+// row of v, and the lanes exchange the weights. A row is a query of one of the heads that share keys. Needs
+// subgroups of at least eight lanes. Software adapters make long code of every load, so many rows use one
+// load. Loops over arrays that should stay in registers are unrolled in the text, because compilers would not
+// unroll them.
 //#trusted
-// Rows are clamped to the last one, and keys to the last visible one, which the rule has checked to lie in the cache.
+// Row numbers are clamped to the last row, and keys to the last visible key. The rule has checked that it is
+// in the cache.
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;        // [B, S, Hq, D] in any order of dimensions
 @group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;        // [B, T, Hkv, D]
 @group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;        // [B, T, Hkv, D]
@@ -19,7 +21,7 @@ const EIGHTS = ROWS / 8u;
 const KEYS = 32u;
 const FOUR = vec4<u32>(0u, 1u, 2u, 3u);
 
-// Of all eight lanes, in each of them.
+// The maximum over all eight lanes. Every lane gets it.
 fn highest(x: vec4<f32>) -> f32 {
     var top = max(max(x.x, x.y), max(x.z, x.w));
     top = max(top, subgroupShuffleXor(top, 1u));
@@ -42,7 +44,8 @@ fn main(
     let key_head = (block / blocks) % key_heads;
     let b = block / (blocks * key_heads);
 
-    // Lane i knows about rows i, i + 8 and so on. Loops of unknown length stay short, also when compiled.
+    // Lane i has the positions of rows i, i + 8 and so on. A loop of unknown length is compiled to short
+    // code.
     let present = min(ROWS, rows - row);
     var q_first: array<u32, EIGHTS>;
     var keys: array<u32, EIGHTS>;
@@ -60,13 +63,13 @@ fn main(
     let k_step = p.k_length / 4u;
 
     var top: array<f32, ROWS>;
-    var total: array<f32, ROWS>;  // of the lane's own keys
+    var total: array<f32, ROWS>;  // the sum of the weights of this lane's keys
     var sum: array<array<vec4<f32>, ROWS>, SHARE>;
     for (var r = 0u; r < ROWS; r++) { top[r] = LOWEST; }
     for (var t = 0u; t < last; t += KEYS) {
         let key = t + 4u * lane + FOUR;
         var at = k_first + min(key, vec4<u32>(last - 1u)) * k_step;
-        var x = array<vec4<f32>, ROWS>();  // scores, and then weights, of the lane's four keys
+        var x = array<vec4<f32>, ROWS>();  // the scores of this lane's four keys, then their weights
         for (var d = 0u; d < p.quads; d++) {
             let four_keys = transpose(mat4x4<f32>(k[at.x], k[at.y], k[at.z], k[at.w]));
 //#each r ROWS

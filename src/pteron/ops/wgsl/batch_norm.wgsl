@@ -1,5 +1,5 @@
-// y = (x - mean) / sqrt(variance + eps) * weight + bias, all by channel.
-// INVERTED: `variance` holds 1 / sqrt(variance + eps).
+// y = (x - mean) / sqrt(variance + eps) * weight + bias, with one value of each per channel.
+// INVERTED: `variance` contains 1 / sqrt(variance + eps).
 @group(0) @binding(0) var<storage, read> x: array<x_word>;                // [batch, channels, inner]
 @group(0) @binding(1) var<storage, read> mean: array<mean_word>;          // [channels]
 @group(0) @binding(2) var<storage, read> variance: array<variance_word>;  // [channels]

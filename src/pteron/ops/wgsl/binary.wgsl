@@ -6,8 +6,8 @@
 
 struct Params {
     quads: u32,
-    rank: u32,         // after merging dimensions that broadcast alike
-    a_same: u32,       // 1: a has the output's shape, so a quad of it is a quad of the output
+    rank: u32,         // after dimensions with the same broadcasting are merged
+    a_same: u32,       // 1: a has the shape of the output, so it is read in quads
     b_same: u32,
     s0: f32,
     k0: i32,

@@ -1,5 +1,5 @@
-// The least and the greatest element of each block of x, and 0. Several invocations share a block, each of them
-// looking at every PARTS-th element; who reads the ranges joins the parts.
+// The range of each block of x; it includes 0. PARTS invocations find the range of a block: each reads every
+// PARTS-th element. The kernel that reads the ranges merges the parts.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;                // [blocks at outer_strides, elements at inner_strides]
 @group(0) @binding(1) var<storage, read_write> ranges: array<vec2<f32>>;  // [blocks, PARTS]
 @group(0) @binding(2) var<uniform> p: Params;
@@ -9,9 +9,9 @@ struct Params {
     count: u32,  // elements of a block
     outer_rank: u32,
     inner_rank: u32,
-    outer_sizes: array<vec4<u32>, 2>,    // from block to block
+    outer_sizes: array<vec4<u32>, 2>,    // over blocks
     outer_strides: array<vec4<u32>, 2>,
-    inner_sizes: array<vec4<u32>, 2>,    // within a block
+    inner_sizes: array<vec4<u32>, 2>,    // over the elements of a block
     inner_strides: array<vec4<u32>, 2>,
 }
 

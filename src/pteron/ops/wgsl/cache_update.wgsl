@@ -1,5 +1,6 @@
-// cache[b, start_pos + s, ..] = x[b, s, ..], driven by the quads of the cache that this touches. A quad
-// at the edge keeps its other elements; where two batches meet in a quad, the first of them owns it.
+// cache[b, start_pos + s, ..] = x[b, s, ..]. One invocation writes one quad of the cache. A quad at the edge
+// keeps its other elements. If a quad has elements of two batches, the invocation of the first batch writes
+// it.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;                // [B, S, width]
 @group(0) @binding(1) var<storage, read_write> cache: array<cache_word>;  // [B, capacity, width]
 @group(0) @binding(2) var<uniform> start_pos: vec4<i32>;
@@ -8,7 +9,7 @@
 struct Params { batch: u32, quads: u32, row: u32, cache_row: u32, width: u32 }
 
 fn place(i: u32, old: cache_t) -> cache_t {
-    let within = i % p.cache_row - u32(start_pos.x) * p.width;  // before the start this wraps to something huge
+    let within = i % p.cache_row - u32(start_pos.x) * p.width;  // before the start this wraps to a huge number
     if (within >= p.row || i >= p.batch * p.cache_row) { return old; }
     return cache_t(x_at((i / p.cache_row) * p.row + within));
 }

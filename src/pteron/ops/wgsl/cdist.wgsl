@@ -4,7 +4,7 @@
 @group(0) @binding(2) var<storage, read_write> y: array<y_word>;  // [sizes.., rows, columns]
 @group(0) @binding(3) var<uniform> p: Params;
 
-// The strides count matrices.
+// The strides are in matrices.
 struct Params {
     quads: u32,
     rows: u32,

@@ -1,4 +1,4 @@
-// The gradient of the loss by the logits: (softmax - one at the label) / n_valid.
+// The gradient of the loss with respect to the logits: (softmax - (1 at the label, 0 elsewhere)) / n_valid.
 @group(0) @binding(0) var<storage, read> logits: array<logits_word>;    // [rows, width]
 @group(0) @binding(1) var<storage, read> labels: array<labels_word>;    // [rows]; negative: the row does not count
 @group(0) @binding(2) var<storage, read> stats: array<vec4<f32>>;       // [rows]: maximum, sum, loss

@@ -1,4 +1,4 @@
-// The loss: the sum of what the rows add to it, in one invocation, for rows are few.
+// The loss: the sum over the rows. One invocation is enough, because there are few rows.
 @group(0) @binding(0) var<storage, read> stats: array<vec4<f32>>;       // [rows]: maximum, sum, loss
 @group(0) @binding(1) var<storage, read_write> loss: array<loss_word>;  // [1]
 @group(0) @binding(2) var<uniform> p: Params;

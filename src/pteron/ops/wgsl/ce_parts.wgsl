@@ -1,5 +1,5 @@
-// The maximum of a part of each row of logits, and the sum of exponentials relative to it. PARTS invocations
-// share a row, each looking at every PARTS-th logit.
+// The maximum of a part of each row of logits, and the sum of exponentials relative to it. A row has PARTS
+// invocations: each reads every PARTS-th logit.
 @group(0) @binding(0) var<storage, read> logits: array<logits_word>;      // [rows, width]
 @group(0) @binding(1) var<storage, read_write> parts: array<vec2<f32>>;   // [rows, PARTS]
 @group(0) @binding(2) var<uniform> p: Params;
@@ -11,7 +11,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     let i = flat_index(id, groups);
     if (i >= p.rows * PARTS) { return; }
     let first = (i / PARTS) * p.width;
-    // A row narrower than PARTS leaves some with nothing: they look at a logit of others, and count it not.
+    // In a row with fewer than PARTS logits, some invocations have none. They read another logit and do not
+    // count it.
     let start = i % PARTS;
     var top = f32(logits_at(first + min(start, p.width - 1u)));
     for (var k = start; k < p.width; k += PARTS) { top = max(top, f32(logits_at(first + k))); }

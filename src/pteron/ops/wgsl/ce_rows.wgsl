@@ -1,4 +1,4 @@
-// Each row's maximum and sum of exponentials from its parts, and what the row adds to the loss.
+// The maximum and the sum of exponentials of each row, from its parts, and the loss of the row.
 @group(0) @binding(0) var<storage, read> logits: array<logits_word>;     // [rows, width]
 @group(0) @binding(1) var<storage, read> labels: array<labels_word>;     // [rows]; negative: the row does not count
 @group(0) @binding(2) var<storage, read> parts: array<vec2<f32>>;        // [rows, PARTS]

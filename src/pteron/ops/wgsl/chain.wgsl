@@ -1,5 +1,5 @@
 // y = apply(a, b, c, d) with numpy's broadcasting, for a chain of elementwise operators. The rule supplies
-// `apply`; only the first INPUTS operands are read.
+// `apply`. Only the first INPUTS operands are read.
 @group(0) @binding(0) var<storage, read> a: array<a_word>;        // broadcast to [sizes..]
 @group(0) @binding(1) var<storage, read> b: array<b_word>;        // broadcast to [sizes..]
 @group(0) @binding(2) var<storage, read> c: array<c_word>;        // broadcast to [sizes..]
@@ -10,7 +10,7 @@
 struct Params {
     quads: u32,
     rank: u32,
-    a_same: u32,  // 1: a has the output's shape, so a quad of it is a quad of the output
+    a_same: u32,  // 1: a has the shape of the output, so it is read in quads
     b_same: u32,
     c_same: u32,
     d_same: u32,
@@ -19,7 +19,7 @@ struct Params {
     b_strides: array<vec4<u32>, 2>,
     c_strides: array<vec4<u32>, 2>,
     d_strides: array<vec4<u32>, 2>,
-    scalars: array<vec4<u32>, 4>,  // of all steps, as the bits of floats and integers
+    scalars: array<vec4<u32>, 4>,  // the scalars of all steps, as the bits of floats or integers
 }
 
 //#include broadcast

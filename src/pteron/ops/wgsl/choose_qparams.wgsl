@@ -1,4 +1,4 @@
-// Scale and zero point of four neighbouring blocks from their ranges. The rule supplies `choose`.
+// The scale and zero point of four neighbouring blocks, from their ranges. The rule supplies `choose`.
 @group(0) @binding(0) var<storage, read> ranges: array<vec2<f32>>;            // [blocks, PARTS]
 @group(0) @binding(1) var<storage, read_write> scales: array<scales_word>;    // [blocks]
 @group(0) @binding(2) var<storage, read_write> zeros: array<zeros_word>;      // [blocks]

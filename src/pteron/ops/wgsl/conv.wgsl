@@ -1,5 +1,6 @@
 // Convolution of float32. One invocation computes CHANNELS (1, 4 or 8) output channels of one group at four
-// neighbouring positions: each load serves many products. A workgroup shares its channels, hence its weights.
+// neighbouring positions, so each load is used for many products. All invocations of a workgroup have the
+// same channels and weights.
 @group(0) @binding(0) var<storage, read> x: array<f32>;        // [batch, in_channels, input..]
 @group(0) @binding(1) var<storage, read> weight: array<f32>;   // [out, in / groups, kernel..] or [in, out / groups, kernel..]
 @group(0) @binding(2) var<storage, read> bias: array<f32>;     // [out_channels]
@@ -42,7 +43,7 @@ fn main(
     let in_group = tile % tiles * CHANNELS;
     let channels = min(CHANNELS, outs - in_group);
     let channel = group * outs + in_group;
-    // Positions and channels past the end repeat the last one: loads stay in bounds, and no store follows.
+    // Positions and channels past the end repeat the last one, so loads stay in bounds. They are not stored.
     let at = min(vec4<u32>(position) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(positions - 1u));
     let row = at / p.output.z;
     let step = volume(p.input);

@@ -1,4 +1,4 @@
-// Convolution of any dtype; one invocation computes four neighbouring elements of y, of any channels.
+// Convolution of any dtype. One invocation computes four neighbouring elements of y.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;            // [batch, in_channels, input..]
 @group(0) @binding(1) var<storage, read> weight: array<weight_word>;  // [out, in / groups, kernel..] or [in, out / groups, kernel..]
 @group(0) @binding(2) var<storage, read> bias: array<bias_word>;      // [out_channels]

@@ -1,5 +1,6 @@
-// Convolution by workgroups: for each image and group of channels, the weights [channels, taps of inputs] times what the
-// taps fall on [taps of inputs, positions]. The latter is gathered from x, and is never in memory as a whole.
+// Convolution as a matrix product by workgroups, for each image and group of channels: the weights [channels,
+// inputs * taps] times the inputs under the taps [inputs * taps, positions]. The second operand is read from
+// x, and is never stored. A tap is an element of the window.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;            // [batch, in_channels, input..]
 @group(0) @binding(1) var<storage, read> weight: array<weight_word>;  // [out_channels, in_channels / groups, kernel..]
 @group(0) @binding(2) var<storage, read> bias: array<bias_word>;      // [out_channels]
@@ -26,7 +27,7 @@ fn column_quad(matrix: u32, column: u32, k: u32) -> vec4<f32> {
     let step = volume(p.input);
     let taps = volume(p.kernel);
     let last = inputs() - 1u;
-    let origin = matrix * inputs();  // matrices follow each other as their channels do
+    let origin = matrix * inputs();  // the first channel of the group
     var v: vec4<f32>;
     if (POINTWISE) {
         for (var n = 0u; n < 4u; n++) {
@@ -45,7 +46,7 @@ fn column_quad(matrix: u32, column: u32, k: u32) -> vec4<f32> {
         let inside = all(spot >= vec3<i32>(0)) && all(vec3<u32>(spot) < p.input) && channel <= last;
         let offset = select(0u, u32((spot.x * i32(p.input.y) + spot.y) * i32(p.input.z) + spot.z), inside);
         v[n] = select(0.0, f32(x_at((origin + min(channel, last)) * step + offset)), inside);
-        // The next tap, or the first of the next channel.
+        // The next tap, or the first tap of the next channel.
         at.z++;
         if (at.z == p.kernel.z) { at = vec3<u32>(at.x, at.y + 1u, 0u); }
         if (at.y == p.kernel.y) { at = vec3<u32>(at.x + 1u, 0u, 0u); }

@@ -1,4 +1,5 @@
-// The gradient of a convolution's weight: for every weight, the products of all that it joined.
+// The gradient of a convolution's weight: for every weight, the sum of products of all inputs and outputs
+// that it connects.
 @group(0) @binding(0) var<storage, read> places: array<places_word>;  // [batch, outs, output..]
 @group(0) @binding(1) var<storage, read> image: array<image_word>;    // [batch, channels, input..]
 @group(0) @binding(2) var<storage, read_write> y: array<y_word>;      // [outs, channels / groups, kernel..]

@@ -1,4 +1,4 @@
-// y = x, word by word: the bytes matter, not the type.
+// y = x, word by word, for every dtype.
 @group(0) @binding(0) var<storage, read> x: array<u32>;        // words
 @group(0) @binding(1) var<storage, read_write> y: array<u32>;  // words
 @group(0) @binding(2) var<uniform> p: Params;

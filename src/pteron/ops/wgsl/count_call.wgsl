@@ -1,4 +1,4 @@
-// The number of the call, one higher.
+// Increase the number of the call.
 @group(0) @binding(0) var<storage, read_write> counter: array<i32>;  // [2]
 @group(0) @binding(1) var<uniform> p: Params;
 

@@ -1,4 +1,4 @@
-// How many elements of each block of a mask are set.
+// The number of set elements in each block of a mask.
 @group(0) @binding(0) var<storage, read> mask: array<mask_word>;        // [count]
 @group(0) @binding(1) var<storage, read_write> counts: array<i32>;      // [blocks]
 @group(0) @binding(2) var<uniform> p: Params;

@@ -1,5 +1,5 @@
-// y[i] = (weight[indices[i]] - zero point) * scale, row by row and group by group. Weights are bytes, or two to a
-// byte (PACKED): the even one in the high nibble, stored plus 8.
+// y[i] = (weight[indices[i]] - zero point) * scale, with one scale per row or group. A weight is a byte, or a
+// nibble (PACKED): the even element is in the high nibble, and a nibble is the weight plus 8.
 @group(0) @binding(0) var<storage, read> weight: array<weight_word>;    // [rows, width or width / 2]
 @group(0) @binding(1) var<storage, read> scales: array<scales_word>;    // [rows, groups]
 @group(0) @binding(2) var<storage, read> zeros: array<zeros_word>;      // [rows, groups]

@@ -1,8 +1,8 @@
-// y[i] = start + i * step: `full` has step 0.
+// y[i] = start + i * step. The step of `full` is 0.
 @group(0) @binding(0) var<storage, read_write> y: array<y_word>;  // [n]
 @group(0) @binding(1) var<uniform> p: Params;
 
-// s*: for float tensors; k*: for integer ones.
+// s_start and s_step are for float tensors, k_start and k_step for integer tensors.
 struct Params { quads: u32, s_start: f32, s_step: f32, k_start: i32, k_step: i32 }
 
 @compute @workgroup_size(WG)

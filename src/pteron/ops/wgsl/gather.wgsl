@@ -1,5 +1,5 @@
-// y[i..] = x[base(i) + index[place(i)] * stride]: index_select, gather, index and embedding alike. The
-// strides say how the base and the place follow from an output's coordinates.
+// y[i..] = x[i . x_strides + index[i . index_strides] * stride], for index_select, gather, index and
+// embedding.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;          // at x_strides
 @group(0) @binding(1) var<storage, read> index: array<index_word>;  // at index_strides
 @group(0) @binding(2) var<storage, read_write> y: array<y_word>;    // [sizes..]
@@ -8,7 +8,7 @@
 struct Params {
     quads: u32,
     rank: u32,
-    length: u32,  // of the indexed dimension: negative indices count from its end
+    length: u32,  // of the indexed dimension; negative indices count from its end
     stride: u32,  // of the indexed dimension
     sizes: array<vec4<u32>, 2>,
     x_strides: array<vec4<u32>, 2>,

@@ -1,4 +1,4 @@
-// Row r of y is the place (x, y) of cell r of a grid, in pixels.
+// Row r of y is the position (x, y) of cell r of a grid, in pixels.
 @group(0) @binding(0) var<storage, read_write> y: array<y_word>;  // [height * width, 2]
 @group(0) @binding(1) var<uniform> p: Params;
 

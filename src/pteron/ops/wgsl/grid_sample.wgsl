@@ -1,4 +1,4 @@
-// y = x read at the places that a grid gives, between -1 and 1 across the image.
+// y = x, sampled at the positions of a grid. The coordinates -1 and 1 are the borders of the image.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;        // [batch, channels, in_height, in_width]
 @group(0) @binding(1) var<storage, read> grid: array<grid_word>;  // [batch, height, width, (x, y)]
 @group(0) @binding(2) var<storage, read_write> y: array<y_word>;  // [batch, channels, height, width]
@@ -13,13 +13,14 @@ const ZEROS = 0u;
 const BORDER = 1u;
 const REFLECTION = 2u;
 
-// From -1 .. 1 to elements: the corners are the centres of the outermost elements, or their outer edges.
+// Convert a coordinate from -1 .. 1 to elements. -1 and 1 are the centres of the outermost elements
+// (ALIGN_CORNERS), or their outer edges.
 fn in_elements(place: f32, size: f32) -> f32 {
     if (ALIGN_CORNERS) { return (place + 1.0) * 0.5 * (size - 1.0); }
     return ((place + 1.0) * size - 1.0) * 0.5;
 }
 
-// A coordinate folded back into the image at its outermost centres or edges.
+// Reflect a coordinate into the image, at the outermost centres or edges.
 fn reflected(at: f32, size: f32) -> f32 {
     let low = select(-0.5, 0.0, ALIGN_CORNERS);
     let span = select(size, size - 1.0, ALIGN_CORNERS);
@@ -30,7 +31,8 @@ fn reflected(at: f32, size: f32) -> f32 {
     return low + select(rest, span - rest, i32(flips) % 2 == 1);
 }
 
-// Where a coordinate outside of the image is read instead. Zeros are dealt with by `element`.
+// The coordinate that is read for a coordinate outside of the image. `element` returns zeros for padding with
+// zeros.
 fn padded(at: f32, size: f32) -> f32 {
     if (PADDING == ZEROS) { return at; }
     return clamp(select(at, reflected(at, size), PADDING == REFLECTION), 0.0, size - 1.0);
@@ -50,7 +52,8 @@ fn bilinear(plane: u32, at: vec2<f32>) -> f32 {
     return mix(top, bottom, t.y);
 }
 
-// The weights of four neighbours at distances 1 + t, t, 1 - t and 2 - t: Keys' kernel with a = -0.75.
+// The weights of four neighbours at distances 1 + t, t, 1 - t and 2 - t: the cubic convolution kernel with a
+// = -0.75.
 fn cubic(t: f32) -> vec4<f32> {
     let near = vec2<f32>(t, 1.0 - t);
     let far = near + 1.0;
@@ -59,7 +62,7 @@ fn cubic(t: f32) -> vec4<f32> {
     return vec4<f32>(outer.x, inner.x, inner.y, outer.y);
 }
 
-// Bicubic pads each neighbour by itself, not the place they surround.
+// For bicubic interpolation, padding applies to each of the neighbours, not to the sampled position.
 fn neighbour(plane: u32, at: vec2<f32>) -> f32 {
     return element(plane, vec2<f32>(padded(at.x, f32(p.in_width)), padded(at.y, f32(p.in_height))));
 }

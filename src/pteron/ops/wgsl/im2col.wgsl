@@ -1,4 +1,5 @@
-// y = the elements of x under each place of a window: one row for each channel and tap, one column for each place.
+// y = the elements of x under each position of a window: one row for each channel and window element, one
+// column for each position.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;        // [batch * channels, input.y, input.z]
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [batch * channels, kernel.y, kernel.z, output.y, output.z]
 @group(0) @binding(2) var<uniform> p: Params;

@@ -1,4 +1,4 @@
-// One of several index tensors, added to the offsets into x that they make up together.
+// Add one of several index tensors to the offsets into x.
 @group(0) @binding(0) var<storage, read> index: array<index_word>;   // broadcast to [sizes..]
 @group(0) @binding(1) var<storage, read_write> offsets: array<i32>;  // [sizes..]
 @group(0) @binding(2) var<uniform> p: Params;

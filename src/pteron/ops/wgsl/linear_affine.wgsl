@@ -1,5 +1,5 @@
-// y = x @ W^T + bias with coded W: one invocation computes ROWS rows of one column. All lanes of a workgroup read the
-// same x, and weights are decoded once for all rows.
+// y = x @ W^T + bias with coded W. One invocation computes ROWS rows of one column. All lanes of a workgroup
+// read the same x. Weights are decoded once for all rows.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;  // [rows, depth / 4]
 @group(0) @binding(1) var<storage, read> weights: array<u32>;  // [columns, row_bytes / 4]
 //#include affine_operands
@@ -17,7 +17,7 @@ fn main(
     let row = (block / across) * ROWS;
     let column = (block % across) * WG + lane;
     if (row >= p.rows || column >= p.columns) { return; }
-    // Rows past the end repeat the last one: loads stay in bounds, and the stores below skip them.
+    // Rows past the end repeat the last row, so loads stay in bounds. They are not stored.
     var first: array<u32, ROWS>;
     var sum: array<f32, ROWS>;
     for (var r = 0u; r < ROWS; r++) {

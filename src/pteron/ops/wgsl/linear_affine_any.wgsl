@@ -1,5 +1,5 @@
-// y = x @ W^T + bias with coded W for any depth, group and element type; one invocation computes four neighbouring
-// elements.
+// y = x @ W^T + bias with coded W, for any depth, group size and dtype. One invocation computes four
+// neighbouring elements.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;        // [rows, depth]
 @group(0) @binding(1) var<storage, read> weights: array<u32>;     // [columns, row_bytes] bytes
 //#include affine_scales

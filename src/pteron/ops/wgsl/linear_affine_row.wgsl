@@ -1,6 +1,7 @@
-// y = x @ W^T + bias with coded W, for one row, by lanes that share x: eight of them load eight values between them and
-// hand them round. One invocation has four neighbouring columns. Groups are scaled as a whole: the sum of scale * code +
-// start over a group is scale * (sum of x * code) + start * (sum of x). Needs subgroups of at least eight lanes.
+// y = x @ W^T + bias with coded W, for one row. Each of eight lanes loads one of eight values of x, and the
+// lanes exchange them. One invocation computes four neighbouring columns. A group is scaled as a whole: the
+// sum of x * (scale * code + start) is scale * (sum of x * code) + start * (sum of x). Needs subgroups of at
+// least eight lanes.
 //#trusted
 @group(0) @binding(0) var<storage, read> x: array<f32>;        // [rows, depth]
 @group(0) @binding(1) var<storage, read> weights: array<u32>;  // [columns, row_bytes / 4]
@@ -8,14 +9,14 @@
 //#include affine_columns
 //#include finish_columns
 
-// The sum of what eight lanes have.
+// The sum over eight lanes.
 fn sum_of_eight(mine: f32) -> f32 {
     let two = mine + subgroupShuffleXor(mine, 1u);
     let four = two + subgroupShuffleXor(two, 2u);
     return four + subgroupShuffleXor(four, 4u);
 }
 
-// What eight steps in depth add to four columns: lane i has x of step i.
+// The sum of eight steps in depth, for four columns. Lane i has x of step i.
 fn add_eight(x: f32, w: Words, sum: vec4<f32>) -> vec4<f32> {
     var s = fma(vec4<f32>(subgroupBroadcast(x, 0u)), step_of(w, 0u), sum);
     s = fma(vec4<f32>(subgroupBroadcast(x, 1u)), step_of(w, 1u), s);
@@ -38,7 +39,8 @@ fn main(
 ) {
     if (p.rows == 0u) { return; }
     let column = 4u * (flat_group(group, groups) * LANES + lane);
-    // Columns past the end repeat the last one: every lane stays in step, and stores skip them.
+    // Columns past the end repeat the last column, because all lanes must exchange values. They are not
+    // stored.
     let c = min(vec4<u32>(column) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.columns - 1u));
     let row = c * (p.row_bytes / 4u);
     var eight = 0u;

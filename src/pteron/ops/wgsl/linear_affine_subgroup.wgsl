@@ -1,6 +1,6 @@
-// y = x @ W^T + bias with coded W, for several rows, by lanes that share x: eight of them load four values in depth of
-// eight rows between them, and hand them round. One invocation has ROWS (8 or 16) rows of four neighbouring columns.
-// Needs subgroups of at least eight lanes.
+// y = x @ W^T + bias with coded W, for several rows. Each of eight lanes loads four values in depth of one of
+// eight rows, and the lanes exchange them. One invocation computes ROWS (8 or 16) rows of four neighbouring
+// columns. Needs subgroups of at least eight lanes.
 //#trusted
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;  // [rows, depth / 4]
 @group(0) @binding(1) var<storage, read> weights: array<u32>;  // [columns, row_bytes / 4]
@@ -27,12 +27,13 @@ fn main(
     @builtin(subgroup_invocation_id) member: u32,
 ) {
     if (p.rows == 0u) { return; }
-    // Neighbouring workgroups have the same columns, hence the same weights.
+    // Neighbouring workgroups have the same columns, so they read the same weights.
     let down = (p.rows + ROWS - 1u) / ROWS;
     let block = flat_group(group, groups);
     let row = (block % down) * ROWS;
     let column = ((block / down) * LANES + lane) * 4u;
-    // Rows and columns past the end repeat the last one: every lane stays in step, and stores skip them.
+    // Rows and columns past the end repeat the last one, because all lanes must exchange values. They are not
+    // stored.
     let c = min(vec4<u32>(column) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.columns - 1u));
     let k4 = p.depth / 4u;
     let first = min(row + (member & 7u), p.rows - 1u) * k4;
@@ -60,7 +61,7 @@ fn main(
             eight++;
         }
     }
-    // A loop, so that there is one text to compile for all rows.
+    // A loop keeps the code short, so it compiles faster.
     var sums = array<vec4<f32>, ROWS>(
         upper.n0, upper.n1, upper.n2, upper.n3, upper.n4, upper.n5, upper.n6, upper.n7,
 //#if SIXTEEN

@@ -1,5 +1,6 @@
-// y = x @ W^T + bias with coded W, for few rows: a team of lanes goes along the depth of two columns together,
-// neighbours reading neighbouring words, and adds up what it found. A lane takes 32 steps of depth at a time.
+// y = x @ W^T + bias with coded W, for few rows. The lanes of a team divide the depth of two columns, and
+// then add up their sums. Neighbouring lanes read neighbouring words. A lane computes 32 steps in depth at a
+// time.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;        // [rows, depth / 4]
 @group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;  // [columns, row_bytes / 16]
 //#include affine_operands
@@ -8,12 +9,12 @@
 //#include store
 
 const TEAM = 16u;              // lanes
-const ACROSS = 2u * WG / TEAM; // columns of a workgroup
-const SUMS = ROWS * ACROSS;    // that a workgroup makes
+const ACROSS = 2u * WG / TEAM; // columns per workgroup
+const SUMS = ROWS * ACROSS;    // sums per workgroup
 
 var<workgroup> parts: array<f32, TEAM * SUMS>;
 
-// The words of 32 steps of a column: see affine_quads for how they lie.
+// The words of 32 steps of a column. affine_quads describes their layout.
 struct Words { bytes: array<vec4<u32>, 2>, nibbles: vec4<u32>, pairs: vec2<u32>, singles: u32 }
 
 fn word(i: u32) -> u32 { return weights[i / 4u][i & 3u]; }
@@ -70,13 +71,13 @@ fn main(
     if (row >= p.rows) { return; }
     let team = lane / TEAM;
     let member = lane % TEAM;
-    // Rows and columns past the end repeat the last one, and are not stored.
+    // Rows and columns past the end repeat the last one. They are not stored.
     let c = min(vec2<u32>(column + 2u * team) + vec2<u32>(0u, 1u), vec2<u32>(p.columns - 1u));
     var sum: array<vec2<f32>, ROWS>;
     for (var k = member; k < p.depth / 32u; k += TEAM) {
         let words_a = words_of(c.x, k);
         let words_b = words_of(c.y, k);
-        for (var half = 0u; half < 2u; half++) {  // sixteen steps lie in one group
+        for (var half = 0u; half < 2u; half++) {  // sixteen steps are in one group
             let g = (32u * k + 16u * half) / p.group;
             let line_a = line_of(c.x, g);
             let line_b = line_of(c.y, g);

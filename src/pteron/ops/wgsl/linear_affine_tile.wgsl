@@ -1,5 +1,5 @@
-// y = x @ W^T + bias with coded W, for many rows: in tiles of ROWS rows and columns, W decoded once for all rows of a
-// tile. A group has whole quads.
+// y = x @ W^T + bias with coded W, for many rows, in tiles of ROWS rows and columns. W is decoded once for
+// all rows of a tile. A group is a number of whole quads.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;  // [rows, depth / 4]
 @group(0) @binding(1) var<storage, read> weights: array<u32>;  // [columns, row_bytes / 4]
 //#include affine_operands

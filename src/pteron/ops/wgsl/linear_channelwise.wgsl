@@ -1,4 +1,4 @@
-// y = (x @ W^T) * scale per column, with W in 8 or 4 bits: one invocation computes ROWS rows of one column.
+// y = (x @ W^T) * scale per column, with W in 8 or 4 bits. One invocation computes ROWS rows of one column.
 // The depth is a multiple of 4. The rule supplies `columns_quad(column, k)`: elements 4k .. 4k+3 of a column.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;           // [rows, depth / 4]
 @group(0) @binding(1) var<storage, read> weight: array<weight_word>;    // [columns, packed] bytes

@@ -1,4 +1,4 @@
-// y = (x @ W^T) * scale per column, with W in 8 or 4 bits, any depth and dtype; one invocation computes four
+// y = (x @ W^T) * scale per column, with W in 8 or 4 bits, any depth and dtype. One invocation computes four
 // neighbouring elements. The rule supplies `columns_at(column, k)`.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;              // [rows, depth]
 @group(0) @binding(1) var<storage, read> weight: array<weight_word>;    // [columns, packed] bytes

@@ -1,5 +1,5 @@
-// y = (x @ W^T) * scale per column, with W in 8 or 4 bits, by workgroups. The depth is a multiple of 4. The rule
-// supplies `columns_quad(column, k)`: elements 4k .. 4k+3 of a column.
+// y = (x @ W^T) * scale per column, with W in 8 or 4 bits, by workgroups. The depth is a multiple of 4. The
+// rule supplies `columns_quad(column, k)`: elements 4k .. 4k+3 of a column.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;              // [rows, depth]
 @group(0) @binding(1) var<storage, read> weight: array<weight_word>;    // [columns, packed] bytes
 @group(0) @binding(2) var<storage, read> scales: array<scales_word>;    // [columns]
@@ -18,7 +18,7 @@ fn row_quad(matrix: u32, row: u32, k: u32) -> vec4<f32> { return vec4<f32>(x_qua
 fn column_quad(matrix: u32, column: u32, k: u32) -> vec4<f32> { return columns_quad(column, k); }
 
 fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<f32>) {
-    let scale = vec4<f32>(scales_quad(column / 4u));  // past the last column, whatever pads them
+    let scale = vec4<f32>(scales_quad(column / 4u));  // padding past the last column
     put_four(row * p.columns + column, p.columns - column, sum * scale);
 }
 

@@ -1,4 +1,4 @@
-// Where the elements of a mask are set, one place after the other.
+// The indices of the set elements of a mask, in order.
 @group(0) @binding(0) var<storage, read> mask: array<mask_word>;    // [count]
 @group(0) @binding(1) var<storage, read> before: array<i32>;        // [count]: how many are set before each
 @group(0) @binding(2) var<storage, read_write> places: array<i32>;  // [as many as are set]

@@ -1,4 +1,5 @@
-// Matrix products, one invocation to a 4 x 4 tile. Depth is a multiple of 4, and so are columns unless TRANSPOSED.
+// Matrix products. One invocation computes a 4 x 4 tile. Depth is a multiple of 4, and so are columns unless
+// TRANSPOSED.
 @group(0) @binding(0) var<storage, read> a: array<a_word>;         // [batch, rows, depth]
 @group(0) @binding(1) var<storage, read> b: array<b_word>;         // [batch, depth, columns], or TRANSPOSED
 @group(0) @binding(2) var<storage, read> c: array<c_word>;         // broadcast to [batch, rows, columns]
@@ -24,7 +25,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     let row = tile / across % down * 4u;
     let column = tile % across * 4u;
     let k4 = p.depth / 4u;
-    // Rows past the end repeat the last one, and nothing stores them.
+    // Rows past the end repeat the last row. They are not stored.
     let rows = min(vec4<u32>(row) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.rows - 1u));
     let r = (vec4<u32>(matrix * p.rows) + rows) * k4;
     var at = block_index(matrix, column);

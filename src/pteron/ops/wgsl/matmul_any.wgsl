@@ -1,4 +1,4 @@
-// Matrix products of any shape and dtype; one invocation computes four neighbouring elements of y.
+// Matrix products of any shape and dtype. One invocation computes four neighbouring elements of y.
 @group(0) @binding(0) var<storage, read> a: array<a_word>;        // [batch, rows, depth]
 @group(0) @binding(1) var<storage, read> b: array<b_word>;        // [batch, depth, columns], or TRANSPOSED
 @group(0) @binding(2) var<storage, read> c: array<c_word>;        // broadcast to [batch, rows, columns]

@@ -1,5 +1,5 @@
-// y = x @ W with 4-bit W: one invocation computes eight neighbouring columns, a word of weights, of ROWS rows.
-// Rows of W are whole words, and a word lies in one group.
+// y = x @ W with 4-bit W. One invocation computes eight neighbouring columns (one word of weights) of ROWS
+// rows. Rows of W are whole words, and all weights of a word are in one group.
 @group(0) @binding(0) var<storage, read> x: array<f32>;               // [rows, depth]
 @group(0) @binding(1) var<storage, read> weights: array<u32>;         // [depth, columns / 8]
 @group(0) @binding(2) var<storage, read> scales: array<f32>;          // [columns / group, scale_row]

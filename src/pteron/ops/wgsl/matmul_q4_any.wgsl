@@ -1,4 +1,4 @@
-// y = x @ W with 4-bit W, for any packing and dtype; one invocation computes four neighbouring elements.
+// y = x @ W with 4-bit W, for any packing and dtype. One invocation computes four neighbouring elements.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;              // [rows, depth]
 @group(0) @binding(1) var<storage, read> weights: array<weights_word>;  // [depth, packed] bytes
 @group(0) @binding(2) var<storage, read> scales: array<scales_word>;    // [ceil(columns / group), scale_row]

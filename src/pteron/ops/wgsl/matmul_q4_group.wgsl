@@ -1,4 +1,5 @@
-// y = x @ W with 4-bit W by workgroups, for any packing. Unlike the linear's, a column of W is not in one piece.
+// y = x @ W with 4-bit W by workgroups, for any packing. Unlike in a linear layer, a column of W is not
+// contiguous.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;              // [rows, depth]
 @group(0) @binding(1) var<storage, read> weights: array<weights_word>;  // [depth, packed] bytes
 @group(0) @binding(2) var<storage, read> scales: array<scales_word>;    // [ceil(columns / group), scale_row]
@@ -12,7 +13,7 @@ struct Params { rows: u32, columns: u32, depth: u32, packed: u32, group: u32, sc
 
 fn extent() -> Extent { return Extent(u32(p.rows > 0u), p.rows, p.columns, (p.depth + 3u) / 4u); }
 
-// Past the end of the depth there are zeros.
+// Past the end of the depth it returns zeros.
 fn row_quad(matrix: u32, row: u32, k: u32) -> vec4<f32> {
     var v: vec4<f32>;
     for (var n = 0u; n < min(4u, p.depth - 4u * k); n++) { v[n] = f32(x_at(row * p.depth + 4u * k + n)); }

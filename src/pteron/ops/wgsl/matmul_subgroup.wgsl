@@ -1,7 +1,7 @@
-// Matrix products by lanes that share a: eight lanes load four values in depth of eight rows between them, and hand
-// them round. One invocation computes ROWS (1, 8 or 16) rows of four neighbouring columns. Depth is a multiple of 4, and
-// so are columns unless TRANSPOSED. Needs subgroups of at least eight lanes.
-// Steps are short because software adapters make long code of every load, and the loop has to fit into a cache.
+// Matrix products. Each of eight lanes loads four values in depth of one of eight rows of a, and the lanes
+// exchange them. One invocation computes ROWS (1, 8 or 16) rows of four neighbouring columns. Depth is a
+// multiple of 4, and so are columns unless TRANSPOSED. Needs subgroups of at least eight lanes. A step reads
+// little, because software adapters make long code of every load, and the loop must fit in the code cache.
 //#trusted
 @group(0) @binding(0) var<storage, read> a: array<a_word>;         // [batch, rows, depth]
 @group(0) @binding(1) var<storage, read> b: array<b_word>;         // [batch, depth, columns], or TRANSPOSED
@@ -35,7 +35,8 @@ fn main(
     let row = start.row;
     let column = start.column + 4u * lane;
     let k4 = p.depth / 4u;
-    // Rows and columns past the end repeat the last one: every lane stays in step, and nothing stores them.
+    // Rows and columns past the end repeat the last one, because all lanes must exchange values. They are not
+    // stored.
     let first = (matrix * p.rows + min(row + (member & 7u), p.rows - 1u)) * k4;
     let second = (matrix * p.rows + min(row + 8u + (member & 7u), p.rows - 1u)) * k4;
     var at = block_index(matrix, column);
@@ -57,7 +58,7 @@ fn main(
         lower = add_eight(a_quad(second + k), w, lower);
 //#end
     }
-    // A loop of unknown length is not unrolled, and takes a fraction of the time to compile.
+    // A loop of unknown length is not unrolled, so it compiles much faster.
     var sums = array<vec4<f32>, ROWS>(
 //#if ALONE
         alone,

@@ -1,4 +1,4 @@
-// y = a^T @ b. One invocation computes a 4 x 4 tile; rows and columns of y are multiples of 4.
+// y = a^T @ b. One invocation computes a 4 x 4 tile. Rows and columns of y are multiples of 4.
 @group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;        // [depth, rows / 4]
 @group(0) @binding(1) var<storage, read> b: array<vec4<f32>>;        // [depth, columns / 4]
 @group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;  // [rows, columns / 4]

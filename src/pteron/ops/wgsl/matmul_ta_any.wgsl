@@ -1,4 +1,4 @@
-// y = a^T @ b, any shape and dtype; one invocation computes four neighbouring elements of y.
+// y = a^T @ b, for any shape and dtype. One invocation computes four neighbouring elements of y.
 @group(0) @binding(0) var<storage, read> a: array<a_word>;        // [depth, rows]
 @group(0) @binding(1) var<storage, read> b: array<b_word>;        // [depth, columns]
 @group(0) @binding(2) var<storage, read_write> y: array<y_word>;  // [rows, columns]

@@ -1,5 +1,5 @@
-// Matrix products of few rows: SLICES lanes share the depth of the same four columns, QUADS of which a workgroup has,
-// and add up what each has found. Neighbouring lanes read neighbouring memory.
+// Matrix products of few rows. SLICES lanes divide the depth of the same four columns, and then add up their
+// sums. A workgroup has QUADS times four columns. Neighbouring lanes read neighbouring memory.
 @group(0) @binding(0) var<storage, read> a: array<a_word>;         // [batch, rows, depth]
 @group(0) @binding(1) var<storage, read> b: array<b_word>;         // [batch, depth, columns], or TRANSPOSED
 @group(0) @binding(2) var<storage, read> c: array<c_word>;         // broadcast to [batch, rows, columns]

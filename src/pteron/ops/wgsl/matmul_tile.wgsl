@@ -1,5 +1,6 @@
-// Matrix products of many rows: step by step in depth, a workgroup brings a slice of a and one of b into its memory,
-// and each lane multiplies 4 * HEIGHT rows by four columns. Operands are kept as they are, and summed in float32.
+// Matrix products of many rows. In each step, a workgroup loads a slice of a and a slice of b into its
+// memory, and each lane multiplies 4 * HEIGHT rows by four columns. Slices have the dtype of the operands.
+// Sums are float32.
 @group(0) @binding(0) var<storage, read> a: array<a_word>;         // [batch, rows, depth]
 @group(0) @binding(1) var<storage, read> b: array<b_word>;         // [batch, depth, columns], or TRANSPOSED
 @group(0) @binding(2) var<storage, read> c: array<c_word>;         // broadcast to [batch, rows, columns]
@@ -11,17 +12,19 @@
 //#include finish_four
 
 const LANES = DOWN * ACROSS;
-const TALL = DOWN * HEIGHT;                 // fours of rows
-const FOURS = LANES / (TALL + ACROSS);      // of depth in a step, such that every lane brings one block
+const TALL = DOWN * HEIGHT;                 // rows / 4
+const FOURS = LANES / (TALL + ACROSS);      // depth / 4 of a step: every lane loads one 4 x 4 block
 const STEP = 4u * FOURS;
-// A line is longer than it need be: lanes that store to several lines then use different banks of the memory.
+// A line has one element more than it needs, so that lanes that store to several lines use different memory
+// banks.
 const A_LINE = TALL + 1u;
 const B_LINE = ACROSS + 1u;
 
 var<workgroup> some_a: array<vec4<ELEMENT>, STEP * A_LINE>;  // [depth, rows / 4]
 var<workgroup> some_b: array<vec4<ELEMENT>, STEP * B_LINE>;  // [depth, columns / 4]
 
-// Neighbouring lanes read neighbouring memory: in depth, or where depth does not come last, in columns.
+// Neighbouring lanes read neighbouring memory: along the depth, or along the columns if depth is not the last
+// dimension.
 fn bring_a(i: u32, start: Corner, k: u32) {
     let step = 4u * (i % FOURS);
     let four = i / FOURS;

@@ -1,4 +1,4 @@
-// The largest element of each window, the first of equal ones; NaN is larger than anything.
+// The largest element of each window; the first one if several are equal. NaN is larger than all numbers.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;        // [planes, input..]
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [planes, output..]
 @group(0) @binding(2) var<uniform> p: Params;

@@ -1,4 +1,5 @@
-// The gradient of maximum pooling: an element gets those of the windows whose maximum it was.
+// The gradient of maximum pooling: for each element, the sum of the gradients of all windows whose maximum it
+// was.
 @group(0) @binding(0) var<storage, read> grad: array<grad_word>;  // [planes, output..]
 @group(0) @binding(1) var<storage, read> indices: array<i32>;     // [planes, output..], places in a plane
 @group(0) @binding(2) var<storage, read_write> y: array<y_word>;  // [planes, input..]
@@ -14,7 +15,7 @@ struct Params {
     dilation: vec3<u32>,
 }
 
-// The first window that may reach a place, and the one after the last.
+// The first window that can contain a position, and the end of the range of such windows.
 fn windows(place: u32, d: u32) -> vec2<u32> {
     let right = place + p.padding[d];
     let reach = (p.kernel[d] - 1u) * p.dilation[d];

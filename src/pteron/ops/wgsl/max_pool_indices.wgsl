@@ -1,4 +1,4 @@
-// The largest element of each window, and where in its plane it is.
+// The largest element of each window, and its index in its plane.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;                    // [planes, input..]
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;              // [planes, output..]
 @group(0) @binding(2) var<storage, read_write> indices: array<indices_word>;  // [planes, output..]

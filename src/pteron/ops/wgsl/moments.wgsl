@@ -1,5 +1,5 @@
-// The mean of a part of a row, and the sum of squared distances from it. A row has `parts` parts; each takes
-// every parts-th element, so that neighbouring invocations read neighbouring elements.
+// The mean of a part of a row, and the sum of squared distances from the mean. A row has `parts` parts. A
+// part is every parts-th element, so neighbouring invocations read neighbouring elements.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;                // [rows, width]
 @group(0) @binding(1) var<storage, read_write> moments: array<vec2<f32>>; // [rows, parts]
 @group(0) @binding(2) var<uniform> p: Params;

@@ -1,4 +1,4 @@
-// The coordinates of the elements that are not 0, one after the other.
+// The coordinates of the elements that are not 0, in order.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;    // [sizes..]
 @group(0) @binding(1) var<storage, read> before: array<i32>;  // [count]: how many are not 0 before each
 @group(0) @binding(2) var<storage, read_write> y: array<i32>; // [count, rank]

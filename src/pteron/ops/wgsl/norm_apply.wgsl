@@ -1,4 +1,5 @@
-// y = (x - mean) * rstd * weight + bias: statistics by row of `width` elements, weight and bias by channel.
+// y = (x - mean) * rstd * weight + bias. Each row of `width` elements has a mean and an rstd, each channel a
+// weight and a bias.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;            // [rows, width], or [.., channels, inner]
 @group(0) @binding(1) var<storage, read> stats: array<vec2<f32>>;     // [rows]
 @group(0) @binding(2) var<storage, read> weight: array<weight_word>;  // [channels]

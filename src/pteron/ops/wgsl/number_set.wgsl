@@ -1,4 +1,4 @@
-// For every element of a mask: how many before it are set.
+// For every element of a mask, the number of set elements before it.
 @group(0) @binding(0) var<storage, read> mask: array<mask_word>;    // [count]
 @group(0) @binding(1) var<storage, read> ends: array<i32>;          // [blocks]: how many up to the end of each
 @group(0) @binding(2) var<storage, read_write> before: array<i32>;  // [count]

@@ -1,5 +1,5 @@
-// y = x with elements added or cut at the ends of each dimension. The rule supplies `inner(i, size)`: which of
-// `size` elements stands at place i, or -1 where the padding value does.
+// y = x with elements added or removed at the ends of each dimension. The rule supplies `inner(i, size)`: the
+// index of the element at position i, or -1 for the padding value.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;        // [in_sizes..]
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [sizes..]
 @group(0) @binding(2) var<uniform> p: Params;

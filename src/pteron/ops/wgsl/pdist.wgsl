@@ -1,15 +1,15 @@
-// y = the norm of the difference of every pair of rows of x. The rule supplies `add` and `root`.
+// y = the norm of the difference of each pair of rows of x. The rule supplies `add` and `root`.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;        // [rows, width]
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [rows * (rows - 1) / 2]
 @group(0) @binding(2) var<uniform> p: Params;
 
 struct Params { quads: u32, rows: u32, width: u32, norm: f32 }
 
-// How many pairs have a first row below `row`.
+// The number of pairs whose first row is less than `row`.
 fn pairs_before(row: u32) -> u32 { return row * (2u * p.rows - row - 1u) / 2u; }
 
 fn distance_at(i: u32) -> y_t {
-    // The first row of pair i: the largest whose pairs begin at i or before.
+    // The first row of pair i: the largest row whose pairs begin at i or before i.
     var low = 0u;
     var high = p.rows - 1u;
     while (low + 1u < high) {

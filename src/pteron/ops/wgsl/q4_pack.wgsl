@@ -1,5 +1,5 @@
-// Weights to 4 bits: round(latent / scale) + 8, two to a byte, the even one in the low nibble.
-// One invocation writes four bytes.
+// Quantise weights to 4 bits: round(latent / scale) + 8. A byte has two weights, the even one in the low
+// nibble. One invocation writes four bytes.
 @group(0) @binding(0) var<storage, read> latent: array<latent_word>;    // [rows, columns]
 @group(0) @binding(1) var<storage, read> scales: array<scales_word>;    // [ceil(columns / group), scale_row]
 @group(0) @binding(2) var<storage, read_write> y: array<y_word>;        // [rows, packed] bytes

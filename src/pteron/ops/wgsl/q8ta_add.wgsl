@@ -14,7 +14,7 @@ struct Params {
     alpha: f32,
     out_inverse: f32,
     out_zero: f32,
-    nought: u32,  // 0, which the compiler does not know
+    nought: u32,  // always 0, but the compiler does not know it
     sizes: array<vec4<u32>, 2>,
     a_strides: array<vec4<u32>, 2>,
     b_strides: array<vec4<u32>, 2>,
@@ -23,8 +23,9 @@ struct Params {
 //#include broadcast
 //#include requantize
 
-// Sums of products halfway between two steps are common, so a compiler that fuses them into one operation would
-// round to the other neighbour than torch does. It cannot fuse what passes through here.
+// Sums of products are often exactly halfway between two quantised values. If a compiler fused a product and
+// a sum into one operation, the result could be rounded differently than in torch. This function prevents the
+// fusion.
 fn rounded(v: vec4<f32>) -> vec4<f32> {
     return bitcast<vec4<f32>>(bitcast<vec4<u32>>(v) ^ vec4<u32>(p.nought));
 }

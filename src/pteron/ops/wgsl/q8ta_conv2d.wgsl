@@ -1,6 +1,6 @@
 // Convolution of int8 images, plain, depthwise or TRANSPOSED, requantised. One invocation computes four
-// neighbouring outputs; each gathers the inputs that its taps fall on. Where those four lie in one channel,
-// as they mostly do, they share each weight.
+// neighbouring outputs from the inputs under their taps. If the four outputs are in one channel, a weight is
+// read once for all four.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;              // [batch, in_channels, input.y, input.z]
 @group(0) @binding(1) var<storage, read> weights: array<weights_word>;  // channel * channel_step + tap * tap_step + input
 @group(0) @binding(2) var<storage, read> scales: array<scales_word>;    // [scale_period]
@@ -10,7 +10,7 @@
 //#include q8ta_conv2d
 //#include requantize
 
-// Where a tap falls in the input along one dimension; -1 where it falls on padding, or between input elements.
+// The input index of a tap along one dimension; -1 for padding, or between two input elements.
 fn tap(at: vec4<u32>, k: u32, d: u32) -> vec4<i32> {
     let reach = i32(k) * p.dilation[d];
     let size = vec4<i32>(i32(p.input[d]));

@@ -1,6 +1,6 @@
-// Convolution of int8 images by workgroups, requantised: for each image and group of channels, the weights
-// [channels, inputs of taps] times what the taps fall on [inputs of taps, positions], four bytes at once. The latter
-// is gathered from x. Rows of weights are whole words.
+// Convolution of int8 images as a matrix product by workgroups, requantised. For each image and group of
+// channels: the weights [channels, taps * inputs] times the inputs under the taps [taps * inputs, positions],
+// four bytes at a time. The second operand is read from x. Rows of weights are whole words.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;              // [batch, in_channels, input.y, input.z]
 @group(0) @binding(1) var<storage, read> weights: array<u32>;           // [out_channels, channel_step / 4]
 @group(0) @binding(2) var<storage, read> scales: array<scales_word>;    // [scale_period]
@@ -27,9 +27,9 @@ fn row_quad(matrix: u32, row: u32, k: u32) -> u32 {
     return weights[(matrix % p.groups * channels() + row) * (p.channel_step / 4u) + k];
 }
 
-// Where there is nothing, the zero point stands: it counts for nothing, whatever its weight.
+// Outside of the image and past the depth, the value is the zero point, so it adds 0 to a sum.
 fn column_quad(matrix: u32, column: u32, k: u32) -> u32 {
-    let origin = matrix * inputs();  // matrices follow each other as their channels do
+    let origin = matrix * inputs();  // the first channel of the group
     let place = vec2<i32>(vec2<u32>(column / p.output.z, column % p.output.z)) * p.stride.yz - p.padding.yz;
     let area = p.input.y * p.input.z;
     var channel = 4u * k % inputs();
@@ -40,7 +40,7 @@ fn column_quad(matrix: u32, column: u32, k: u32) -> u32 {
         let spot = place + vec2<i32>(at) * p.dilation.yz;
         let inside = all(spot >= vec2<i32>(0)) && all(vec2<u32>(spot) < p.input.yz) && at.x < p.kernel.y;
         if (inside) { v[n] = x_at((origin + channel) * area + u32(spot.x) * p.input.z + u32(spot.y)); }
-        // The next channel, or the first at the next tap.
+        // The next channel, or the first channel of the next tap.
         channel++;
         if (channel == inputs()) { channel = 0u; tap++; }
     }

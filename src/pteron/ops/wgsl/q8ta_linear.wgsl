@@ -1,5 +1,5 @@
-// y = (x - zero point) @ W^T, scaled, + bias, in 8-bit integers; depth and columns are multiples of 4.
-// One invocation computes ROWS rows of four columns. y is float, or int8 after REQUANTIZE.
+// y = ((x - zero point) @ W^T) * scale + bias, in 8-bit integers. Depth and columns are multiples of 4. One
+// invocation computes ROWS rows of four columns. y is float, or int8 if REQUANTIZE.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;              // [rows, depth]
 @group(0) @binding(1) var<storage, read> weights: array<weights_word>;  // [>= columns, depth]
 //#include q8ta_linear

@@ -1,5 +1,5 @@
-// y = (x - zero point) @ W^T, scaled, + bias, in 8-bit integers, for any shape; one invocation computes four
-// neighbouring elements. y is float, or int8 after REQUANTIZE.
+// y = ((x - zero point) @ W^T) * scale + bias, in 8-bit integers, for any shape. One invocation computes four
+// neighbouring elements. y is float, or int8 if REQUANTIZE.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;              // [rows, depth]
 @group(0) @binding(1) var<storage, read> weights: array<weights_word>;  // [>= columns, depth]
 //#include q8ta_linear

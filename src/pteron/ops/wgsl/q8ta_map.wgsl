@@ -1,4 +1,4 @@
-// y = requantised x, each element read from where its strides say: relu, pixel shuffle.
+// y = requantised x, read with strides: relu and pixel shuffle.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;        // at strides
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [sizes..]
 @group(0) @binding(2) var<uniform> p: Params;

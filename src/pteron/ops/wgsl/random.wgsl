@@ -1,4 +1,5 @@
-// Random elements by Philox 4x32 with ten rounds. The rule supplies `drawn`, which turns bits into numbers.
+// Random elements by Philox 4x32 with ten rounds. The rule supplies `drawn`, which computes numbers from
+// random bits.
 @group(0) @binding(0) var<storage, read> counter: array<vec2<i32>>;  // the number of the call, and of the node
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;     // [n]
 @group(0) @binding(2) var<uniform> p: Params;

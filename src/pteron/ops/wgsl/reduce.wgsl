@@ -1,11 +1,11 @@
-// y = the reduction of x over some dimensions; one invocation computes four neighbouring outputs.
+// y = the reduction of x over some dimensions. One invocation computes four neighbouring outputs.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;        // kept and reduced dimensions, interleaved
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [outputs]
 @group(0) @binding(2) var<uniform> p: Params;
 
 struct Params {
     outputs: u32,
-    count: u32,       // elements behind each output
+    count: u32,       // elements per output
     correction: f32,
 //#include reduce_fields
 }

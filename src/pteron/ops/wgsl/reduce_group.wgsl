@@ -1,5 +1,6 @@
-// A reduction whose terms are shared out among the lanes of a workgroup, which then join their states. The terms
-// are elements of x, or the states that the parts of a longer reduction left; such a state may be the result.
+// A reduction by workgroups. The lanes of a workgroup divide the terms of an output, and then merge their
+// states. The terms are elements of x, or the states of the parts of a longer reduction. The result may be a
+// state too.
 //#if OF_STATES
 @group(0) @binding(0) var<storage, read> states: array<state_t>;      // [outputs, count]
 //#end
@@ -16,10 +17,10 @@
 
 struct Params {
     outputs: u32,
-    terms: u32,       // behind each output
-    parts: u32,       // that each output is reduced in
-    part: u32,        // terms of each part but the last
-    count: u32,       // elements behind each output
+    terms: u32,       // per output
+    parts: u32,       // per output
+    part: u32,        // terms per part, except the last part
+    count: u32,       // elements per output
     correction: f32,
 //#if OF_ELEMENTS
 //#include reduce_fields
@@ -37,7 +38,7 @@ fn term(base: u32, k: u32) -> state_t { return states[base + k]; }
 
 //#include join
 
-// The state of one part of an output's terms, of which neighbouring lanes take neighbouring ones.
+// The state of one part of the terms of an output. Neighbouring lanes read neighbouring terms.
 fn part_state(i: u32, lane: u32) -> state_t {
     let begin = i % p.parts * p.part;
     let end = min(begin + p.part, p.terms);

@@ -1,4 +1,4 @@
-// The second half of a long reduction: the parts of each output, put together in order.
+// The second kernel of a long reduction: it merges the parts of each output in order.
 @group(0) @binding(0) var<storage, read> states: array<state_t>;  // [outputs, parts]
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [outputs]
 @group(0) @binding(2) var<uniform> p: Params;

@@ -1,4 +1,4 @@
-// The first half of a long reduction: the state of each part of the elements behind each output.
+// The first kernel of a long reduction: it computes the state of each part of the elements of each output.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;              // kept and reduced dimensions, interleaved
 @group(0) @binding(1) var<storage, read_write> states: array<state_t>;  // [outputs, parts]
 @group(0) @binding(2) var<uniform> p: Params;
@@ -7,7 +7,7 @@ struct Params {
     outputs: u32,
     count: u32,
     parts: u32,
-    part: u32,        // elements in each part but the last
+    part: u32,        // elements per part, except the last part
 //#include reduce_fields
 }
 

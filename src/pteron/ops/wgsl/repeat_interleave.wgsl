@@ -1,4 +1,4 @@
-// y[k] = the first number whose repeats end after k.
+// y[k] = the first i for which the sum of repeats[0] .. repeats[i] is greater than k.
 @group(0) @binding(0) var<storage, read> ends: array<i32>;        // [count]: where the repeats of each number end
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [ends[count - 1]]
 @group(0) @binding(2) var<uniform> p: Params;

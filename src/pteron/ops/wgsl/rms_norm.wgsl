@@ -1,4 +1,4 @@
-// y = x * inverseSqrt(mean(x^2) + eps) * weight; one invocation walks one row, four values at a time.
+// y = x * inverseSqrt(mean(x^2) + eps) * weight. One invocation computes one row, four values at a time.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;        // [rows, width / 4]
 @group(0) @binding(1) var<storage, read> weight: array<vec4<f32>>;   // [width / 4]
 @group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;  // [rows, width / 4]

@@ -1,4 +1,5 @@
-// Rotary embedding of x by rows of a table. Of [B, S, H, D] the S decides the row; of [B, H, S, D] too, and maybe B.
+// Rotary embedding of x with the rows of a table. x is [B, S, H, D] or [B, H, S, D], and S selects the row. A
+// table may also have a dimension B.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;                  // [outer, length, inner, width]
 @group(0) @binding(1) var<storage, read> cos_table: array<cos_table_word>;  // [.., positions, table]
 @group(0) @binding(2) var<storage, read> sin_table: array<sin_table_word>;  // [.., positions, table]
@@ -6,7 +7,7 @@
 @group(0) @binding(4) var<uniform> start: vec4<i32>;
 @group(0) @binding(5) var<uniform> p: Params;
 
-// Every `batch` rows of x, the table is read `apart` rows further on.
+// After every `batch` rows of x, the table row is increased by `apart`.
 struct Params {
     quads: u32, width: u32, inner: u32, length: u32, table: u32, turned: u32, batch: u32, apart: u32,
 }

@@ -1,5 +1,5 @@
-// Rotary embedding of q, and of k on its way into the key cache; v goes into the value cache as it is.
-// There is an invocation for each quad of q, and one for each of k, which takes the same quad of v along.
+// Rotary embedding of q and k. The rotated k is written to the key cache, and v is copied to the value cache.
+// One invocation computes one quad of q, or one quad of k and the same quad of v.
 @group(0) @binding(0) var<storage, read> q: array<q_word>;                        // [B, S, Hq, D]
 @group(0) @binding(1) var<storage, read> k: array<k_word>;                        // [B, S, Hkv, D]
 @group(0) @binding(2) var<storage, read> v: array<v_word>;                        // [B, S, Hkv, D]
@@ -8,8 +8,8 @@
 @group(0) @binding(5) var<storage, read_write> y: array<y_word>;                  // as q
 @group(0) @binding(6) var<storage, read_write> key_cache: array<key_cache_word>;  // [B, capacity, Hkv, D]
 @group(0) @binding(7) var<storage, read_write> value_cache: array<value_cache_word>;  // [B, capacity, Hkv, D]
-@group(0) @binding(8) var<uniform> start: vec4<i32>;      // the first token's row of the tables
-@group(0) @binding(9) var<uniform> start_pos: vec4<i32>;  // and its place in the caches
+@group(0) @binding(8) var<uniform> start: vec4<i32>;      // the table row of the first token
+@group(0) @binding(9) var<uniform> start_pos: vec4<i32>;  // the position of the first token in the caches
 @group(0) @binding(10) var<uniform> p: Params;
 
 struct Params {

@@ -1,4 +1,4 @@
-// Rotary embedding of neighbouring pairs, by frequencies that hold (cos, sin) pairs.
+// Rotary embedding of neighbouring pairs. The frequencies are (cos, sin) pairs.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;          // [B, N, C]
 @group(0) @binding(1) var<storage, read> freqs: array<freqs_word>;  // [N, C]
 @group(0) @binding(2) var<storage, read_write> y: array<y_word>;    // [B, N, C]

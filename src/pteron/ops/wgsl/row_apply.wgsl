@@ -1,5 +1,5 @@
-// y = apply(x, its row's statistics, its weight), driven by the words of y, so that any width and dtype will
-// do. The rule supplies `apply`; `weight` is x itself where unused.
+// y = apply(x, the statistics of its row, its weight). One invocation writes one quad of y, for any width and
+// dtype. The rule supplies `apply`. If there is no weight, x is bound as `weight` and not read.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;            // [outer, width, inner]
 @group(0) @binding(1) var<storage, read> stats: array<vec2<f32>>;     // [outer * inner]
 @group(0) @binding(2) var<storage, read> weight: array<weight_word>;  // [width]

@@ -1,5 +1,5 @@
-// A workgroup to a row: its lanes fold the elements into states and join them, and the one state there is then
-// says how each element becomes its result. The rule supplies the state (lib/join), `finish` and `apply`.
+// One workgroup computes one row. The lanes compute states from the elements and merge them. Then the final
+// state gives the results of all elements. The rule supplies the state (see lib/join), `finish` and `apply`.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;               // [rows, width]
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;         // [rows, width]
 //#if ADDED
@@ -20,8 +20,8 @@
 struct Params {
     rows: u32,
     width: u32,
-    channels: u32,  // weights and biases
-    inner: u32,     // neighbouring elements that share one
+    channels: u32,  // the number of weights and of biases
+    inner: u32,     // neighbouring elements that share a weight and a bias
     eps: f32,
 }
 
@@ -40,14 +40,14 @@ fn value(quad: u32) -> x_t4 {
     return v;
 }
 
-// The elements `begin` .. `end` of a quad, as a state.
+// The state of the elements `begin` .. `end` of a quad.
 fn fold(v: x_t4, begin: u32, end: u32) -> state_t {
     var state = lift(v[begin], 0u);
     for (var n = begin + 1u; n < end; n++) { state = merge(state, lift(v[n], 0u)); }
     return state;
 }
 
-// The results of a quad of elements, which is number k of its row.
+// The results of a quad of elements. k is the number of the quad in its row.
 fn results(quad: u32, k: u32, s: vec2<f32>) -> vec4<f32> {
     let c = (vec4<u32>(4u * quad) + vec4<u32>(0u, 1u, 2u, 3u)) / p.inner % p.channels;
     var w = vec4<f32>(1.0);
@@ -71,7 +71,7 @@ fn main(
 ) {
     let row = flat_group(group, groups);
     if (row >= p.rows) { return; }
-    // Where rows are not whole quads (RAGGED), the first and the last quad are shared with other rows.
+    // If rows are not whole quads (RAGGED), the first and the last quad also have elements of other rows.
     let begin = row * p.width;
     let end = begin + p.width;
     let first = begin / 4u;

@@ -1,5 +1,6 @@
-// One pair of statistics for each row of x, viewed as [outer, width, inner]; one invocation walks one row. The
-// rule supplies how elements become a state (`lift`, `merge`) and what it says (`finish`).
+// One pair of statistics for each row of x, viewed as [outer, width, inner]. One invocation computes one row.
+// The rule supplies `lift` and `merge`, which compute a state from the elements, and `finish`, which gives
+// the statistics.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;              // [outer, width, inner]
 @group(0) @binding(1) var<storage, read_write> stats: array<vec2<f32>>; // [outer * inner]
 @group(0) @binding(2) var<uniform> p: Params;

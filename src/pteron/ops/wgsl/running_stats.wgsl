@@ -1,4 +1,4 @@
-// Running statistics move towards those of a batch, by `momentum`.
+// Move the running statistics towards the statistics of a batch, by `momentum`.
 @group(0) @binding(0) var<storage, read> mean: array<mean_word>;                          // [channels]
 @group(0) @binding(1) var<storage, read> rstd: array<rstd_word>;                          // [channels]
 @group(0) @binding(2) var<storage, read_write> running_mean: array<running_mean_word>;    // [channels]

@@ -1,4 +1,4 @@
-// y = the running sum (or product) of x along one dimension; one invocation walks one row.
+// y = the running sum (or product) of x along one dimension. One invocation computes one row.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;        // [outer, width, inner]
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [outer, width, inner], of four-byte elements
 @group(0) @binding(2) var<uniform> p: Params;

@@ -1,6 +1,6 @@
-// y[base(i) + index[place(i)] * stride] = combine(what is there, source[i]), one invocation per source
-// element. y holds four-byte elements and has been filled before. Where several indices are equal, a
-// compare-and-exchange lets every one of them have its turn.
+// y[i . y_strides + index[i . index_strides] * stride] = combine(the old value, source[i]). One invocation
+// per source element. y has four-byte elements, and another kernel has written the old values. If several
+// indices are equal, a compare-and-exchange applies all of them, one after the other.
 @group(0) @binding(0) var<storage, read> index: array<index_word>;     // at index_strides
 @group(0) @binding(1) var<storage, read> source: array<source_word>;   // at source_strides
 @group(0) @binding(2) var<storage, read_write> y: array<atomic<u32>>;  // at y_strides
@@ -11,7 +11,7 @@ struct Params {
     rank: u32,
     length: u32,  // of the indexed dimension
     stride: u32,
-    value: f32,   // stored instead of a source element, where there is no source
+    value: f32,   // stored if there is no source tensor
     whole: i32,   // the same as an integer
     sizes: array<vec4<u32>, 2>,
     y_strides: array<vec4<u32>, 2>,

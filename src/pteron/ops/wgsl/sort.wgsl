@@ -1,5 +1,5 @@
-// The places of the elements of each row in sorted order: an element's rank is the number of elements
-// that come before it, and of equal ones the earlier comes first. The rule supplies `before`.
+// The indices of the elements of each row in sorted order. The rank of an element is the number of elements
+// that come before it. Equal elements keep their order. The rule supplies `before`.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;            // [outer, width, inner]
 @group(0) @binding(1) var<storage, read_write> order: array<i32>;     // [outer, kept, inner]
 @group(0) @binding(2) var<uniform> p: Params;

@@ -1,4 +1,4 @@
-// How many elements were counted in all blocks.
+// The number of elements that were counted in all blocks.
 @group(0) @binding(0) var<storage, read> ends: array<i32>;     // [blocks]
 @group(0) @binding(1) var<storage, read_write> y: array<i32>;  // [1]
 @group(0) @binding(2) var<uniform> p: Params;

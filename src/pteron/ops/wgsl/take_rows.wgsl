@@ -1,4 +1,5 @@
-// Rows of x by their places. What lies behind the last place is never read: it may be anything within x.
+// Rows of x by their indices. Rows of y after the last valid index are never read, so they may contain
+// anything.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;        // [count, row]
 @group(0) @binding(1) var<storage, read> places: array<i32>;      // [count]
 @group(0) @binding(2) var<storage, read_write> y: array<y_word>;  // [count, row]

@@ -1,4 +1,4 @@
-// y = x where the column lies on the kept side of a diagonal, and 0 elsewhere.
+// y = x on one side of a diagonal, and 0 on the other side.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;        // [batch, rows, columns]
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [batch, rows, columns]
 @group(0) @binding(2) var<uniform> p: Params;

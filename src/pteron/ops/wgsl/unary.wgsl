@@ -3,7 +3,8 @@
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [n]
 @group(0) @binding(2) var<uniform> p: Params;
 
-// s*: the op's scalars as floats; k*: the same as integers, for integer tensors.
+// s0, s1 and s2 are the scalars of the operator as floats. k0, k1 and k2 are the same as integers, for
+// integer tensors.
 struct Params { quads: u32, s0: f32, s1: f32, s2: f32, k0: i32, k1: i32, k2: i32 }
 
 @compute @workgroup_size(WG)

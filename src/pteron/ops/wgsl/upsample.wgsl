@@ -1,4 +1,4 @@
-// y = x resized, plane by plane. The rule supplies `sample(plane, y, x)` for a place in the output.
+// y = x resized, plane by plane. The rule supplies `sample(plane, y, x)` for a position in the output.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;        // [planes, in_height, in_width]
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;  // [planes, height, width]
 @group(0) @binding(2) var<uniform> p: Params;

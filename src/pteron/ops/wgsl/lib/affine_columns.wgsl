@@ -1,9 +1,9 @@
-// Codes of four columns, by steps in depth: see affine_quads for how they lie.
+// The codes of four columns, by steps in depth. affine_quads describes their layout.
 
-// The words of eight steps; those of planes that there are not are 0.
+// The words of eight steps. The words of missing planes are 0.
 struct Words { bytes: vec4<u32>, more_bytes: vec4<u32>, nibbles: vec4<u32>, pairs: vec4<u32>, singles: vec4<u32> }
 
-// `row` is where the columns begin, in words.
+// `row` is the first word of each column.
 fn words_of(row: vec4<u32>, eight: u32) -> Words {
     var words: Words;
     var at = row;
@@ -29,7 +29,7 @@ fn words_at(at: vec4<u32>) -> vec4<u32> {
     return vec4<u32>(weights[at.x], weights[at.y], weights[at.z], weights[at.w]);
 }
 
-// Step i of eight.
+// The codes of step i of eight.
 fn step_of(words: Words, i: u32) -> vec4<f32> {
     var q = vec4<u32>(0u);
 //#if BYTES

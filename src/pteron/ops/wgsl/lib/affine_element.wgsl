@@ -1,4 +1,5 @@
-// The code of one weight as a number, wherever its row begins: see affine_quads for how codes lie.
+// The code of one weight as a number. A row may begin at any byte. affine_quads describes the layout of
+// codes.
 fn code_at(column: u32, k: u32) -> f32 {
     var at = column * p.row_bytes;  // in bytes
     var q = 0u;

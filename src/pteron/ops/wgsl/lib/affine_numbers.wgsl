@@ -1,4 +1,5 @@
-// What is scaled: codes as they are, or what a table has for them. CPUs convert signed integers in one step.
+// The numbers that are scaled: the codes, or their entries in a table. CPUs convert signed integers in one
+// step.
 fn numbers(q: vec4<u32>) -> vec4<f32> {
 //#if TABLE
     return vec4<f32>(table[q.x], table[q.y], table[q.z], table[q.w]);

@@ -1,4 +1,4 @@
-// What belongs to a linear over coded weights, y = x @ W^T + bias, besides x and the codes of W.
+// The operands of a linear layer with coded weights, y = x @ W^T + bias, except x and the codes of W.
 //#include affine_scales
 //#if HAS_BIAS
 @group(0) @binding(4) var<storage, read> bias: array<f32>;     // [columns]

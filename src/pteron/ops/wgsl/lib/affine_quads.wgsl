@@ -1,5 +1,5 @@
-// Four codes of a column, steps 4k .. 4k+3 in depth, as numbers. The row of a column has planes, each in whole words:
-// BYTES, or the low bits of the codes first: NIBBLES, then PAIRS, then SINGLES.
+// Four codes of a column, steps 4k .. 4k+3 in depth, as numbers. A row of codes is either BYTES, or has
+// planes with the low bits first: NIBBLES, then PAIRS, then SINGLES. Each plane is whole words.
 fn codes_quad(column: u32, k: u32) -> vec4<f32> {
     var at = column * (p.row_bytes / 4u);
     var q = vec4<u32>(0u);

@@ -1,6 +1,6 @@
-// The scales of coded weights: the weight of a code is scale * code + start, or with a table, scale * table[code].
-// A group of a column has a scale, and its start beside it if there are minima; if not, codes count from p.zero. They
-// are float16, two to a word, or float32.
+// The scales of coded weights. A weight is scale * code + start, or scale * table[code]. Each group of a
+// column has a scale. With minima, the start is stored after the scale. Without minima, the start is -scale *
+// p.zero. Scales are float16 (two per word) or float32.
 @group(0) @binding(2) var<storage, read> scales: array<u32>;  // [columns, groups] scales and minima
 //#if TABLE
 @group(0) @binding(3) var<storage, read> table: array<f32>;  // [2^bits]

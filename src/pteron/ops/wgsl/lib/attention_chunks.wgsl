@@ -1,10 +1,10 @@
-// How a row of attention is cut: into at most p.chunks chunks of keys, each of which leaves a part: the sum of
-// its weighted values, QUADS of them, and a quad with its highest score and the sum of its weights. Keys
-// are taken STEP at a time.
+// The keys of a row are divided into at most p.chunks chunks. The result of a chunk is QUADS quads with the
+// weighted sum of its values, and one quad with its highest score and the sum of its weights. Keys are read
+// STEP at a time.
 const QUADS = WIDTH / 4u;
 
-// How many keys the chunks have, but for the last. They follow the keys that there are, so that all of the
-// workgroups share in a long context, and the number of parts stays small.
+// The number of keys per chunk, except the last chunk. It grows with the number of visible keys, so all
+// workgroups have work in a long context, and the number of chunks stays small.
 fn chunk_length(s: u32) -> u32 {
     let steps = (visible_keys(s) + STEP - 1u) / STEP;
     return (steps + p.chunks - 1u) / p.chunks * STEP;

@@ -9,14 +9,14 @@ struct Params {
     chunks: u32,
 //#end
 //#if ROLLED
-    quads: u32,  // WIDTH / 4, for loops that compilers had better not unroll: registers would not suffice
+    quads: u32,  // WIDTH / 4, for loops that must not be unrolled: registers would not suffice
 //#end
 }
 
-// Below every score. What starts here may be compared and subtracted, which infinity may not.
+// Less than every score. Unlike -inf it can be subtracted from itself without NaN.
 const LOWEST = -3.4028234e38;
 
-// How many keys the query at place s of this call sees.
+// The number of keys that query s of this call sees.
 fn visible_keys(s: u32) -> u32 {
     var keys = p.context;
     if (FROM_POSITION) { keys = u32(start_pos.x) + p.length; }

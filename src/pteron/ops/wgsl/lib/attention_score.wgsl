@@ -1,7 +1,7 @@
-// The least that a visible key's score counts as: hidden keys have LOWEST, and are known by that.
+// The lowest score of a visible key. A hidden key has the score LOWEST.
 const FAINTEST = -3.4e38;
 
-// The score of a key for query s, once the mask has had its say. -inf hides a key.
+// The score of a key for query s, after the mask. A mask of -inf hides a key.
 fn masked_score(product: f32, b: u32, h: u32, s: u32, key: u32) -> f32 {
     if (key >= visible_keys(s)) { return LOWEST; }
     var score = product;

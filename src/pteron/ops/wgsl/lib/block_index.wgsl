@@ -1,5 +1,5 @@
-// Where the 4 x 4 block of b lies that begins at depth 0 and a column: the indices of its four quads, which are
-// columns if TRANSPOSED and steps in depth if not; and how far it is from there to the next block in depth.
+// The indices of the four quads of the 4 x 4 block of b at depth 0 and a column, and the distance to the next
+// block in depth. The quads are columns if TRANSPOSED, and otherwise steps in depth.
 fn block_index(matrix: u32, column: u32) -> vec4<u32> {
     let four = vec4<u32>(0u, 1u, 2u, 3u);
     if (TRANSPOSED) {

@@ -1,4 +1,4 @@
-// Where element `i` of the output comes from in an operand that is broadcast to it.
+// The index in an operand, which is broadcast to the output, of element `i` of the output.
 fn operand_index(i: u32, strides: array<vec4<u32>, 2>) -> u32 {
     var rest = i;
     var index = 0u;

@@ -1,5 +1,6 @@
-// What convolution kernels share. Transposed or not they gather: each output element visits the input elements
-// that its taps fall on. Fewer than three spatial dimensions are lifted with ones.
+// Shared by convolution kernels. Each output element reads the input elements under its taps, also if
+// TRANSPOSED. A tap is an element of the window. There are always three spatial dimensions; missing ones have
+// size 1.
 struct Params {
     batch: u32,
     in_channels: u32,
@@ -17,8 +18,8 @@ struct Params {
 
 fn volume(size: vec3<u32>) -> u32 { return size.x * size.y * size.z; }
 
-// Where tap k of four output positions falls in the input, along one dimension; -1 where it falls on padding or,
-// transposed, between two input elements.
+// The input index of tap k for four output positions, along one dimension. It is -1 for padding and, if
+// TRANSPOSED, between two input elements.
 fn tap(at: vec4<u32>, k: u32, d: u32) -> vec4<i32> {
     let reach = i32(k) * p.dilation[d];
     let size = vec4<i32>(i32(p.input[d]));
@@ -32,7 +33,7 @@ fn tap(at: vec4<u32>, k: u32, d: u32) -> vec4<i32> {
     return select(vec4<i32>(-1), index, (index >= vec4<i32>(0)) & (index < size));
 }
 
-// The weights of output channels' first taps on the first input channel of their group.
+// The index of the first weight of an output channel: the first tap and the first input channel of its group.
 fn first_weights(channel: vec4<u32>) -> vec4<u32> {
     let ins = p.in_channels / p.groups;
     let outs = p.out_channels / p.groups;
@@ -40,7 +41,7 @@ fn first_weights(channel: vec4<u32>) -> vec4<u32> {
     return channel * ins * volume(p.kernel);
 }
 
-// From an input channel's weight to the next one's.
+// The stride of the weights from one input channel to the next.
 fn weight_step() -> u32 {
     return select(1u, p.out_channels / p.groups, TRANSPOSED) * volume(p.kernel);
 }

@@ -1,5 +1,5 @@
-// x @ W^T for few rows: a team of lanes shares the depth of four columns, neighbours taking neighbouring quads, and
-// adds up what its members found. See dot_quads.
+// x @ W^T for few rows. The lanes of a team divide the depth of four columns, and then add up their sums.
+// Neighbouring lanes read neighbouring quads. See dot_quads.
 //#include dot_quads
 
 const TEAM = 32u;

@@ -1,17 +1,18 @@
-// x @ W^T for many rows: a workgroup computes SIDE rows of SIDE columns. Step by step in depth it brings a slice of x
-// and one of W into its memory, read and decoded once for all; a lane has every DOWN-th row of four columns. See
-// dot_quads.
+// x @ W^T for many rows. A workgroup computes SIDE rows of SIDE columns. In each step it loads a slice of x
+// and a slice of W into its memory, where they are decoded once for all lanes. A lane computes every DOWN-th
+// row of four columns. See dot_quads.
 //#include dot_quads
 
 const DOWN = 8u;
 const ACROSS = SIDE / 4u;
 const LANES = DOWN * ACROSS;
-const LINE = SIDE + 1u;  // so that lanes which store to several lines use different banks of the memory
+const LINE = SIDE + 1u;  // lanes that store to several lines use different memory banks
 
 var<workgroup> some_x: array<quad_t, QUADS * LINE>;  // [quad, row]
 var<workgroup> some_w: array<quad_t, QUADS * LINE>;  // [quad, column], first every fourth column
 
-// Neighbouring lanes read neighbouring memory: in depth, or in rows or columns if those lie together.
+// Neighbouring lanes read neighbouring memory: along the depth, or along rows or columns if those are
+// contiguous.
 fn bring(lane: u32, size: Extent, origin: Corner, k: u32) {
     for (var i = lane; i < QUADS * SIDE; i += LANES) {
         let quad = select(i % QUADS, i / SIDE, ROWS_FIRST);

@@ -1,4 +1,5 @@
-// Sums of eight rows of four columns, and what four steps in depth add to them: lane i has x of row i.
+// The sums of eight rows of four columns. A step adds the products of four steps in depth. Lane i has x of
+// row i.
 struct Eight {
     n0: vec4<f32>, n1: vec4<f32>, n2: vec4<f32>, n3: vec4<f32>,
     n4: vec4<f32>, n5: vec4<f32>, n6: vec4<f32>, n7: vec4<f32>,

@@ -1,4 +1,4 @@
-// Four neighbouring columns of a row of a linear over coded weights, from their sums to their place.
+// Store four neighbouring columns of a row of a linear layer with coded weights, from their sums.
 //#include store_four
 
 fn finish_columns(row: u32, column: u32, sum: vec4<f32>) {

@@ -1,4 +1,4 @@
-// Four neighbouring columns of a product, from their sums to their place in y. What is past the end is not stored.
+// Store four neighbouring columns of a product, from their sums. Columns past the end are not stored.
 //#if SECOND
 @group(0) @binding(5) var<storage, read_write> y2: array<ELEMENT>;  // the next columns of y
 //#end

@@ -1,4 +1,4 @@
-// Quads and sums of products by the workgroup that are floats.
+// The types of dot_quads for float operands.
 alias quad_t = vec4<f32>;
 alias sum4_t = vec4<f32>;
 

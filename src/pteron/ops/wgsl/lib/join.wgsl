@@ -1,5 +1,5 @@
-// One state of those that the first `filled` of LANES lanes hold, for all lanes: a tree in workgroup memory.
-// The rule supplies `state_t`, and `merge`, which does not mind in which order.
+// Merge the states of the first `filled` of LANES lanes, as a tree in workgroup memory. All lanes get the
+// result. The rule supplies `state_t` and `merge`. The order of merges does not matter.
 var<workgroup> joined: array<state_t, LANES>;
 
 fn join(mine: state_t, lane: u32, filled: u32) -> state_t {

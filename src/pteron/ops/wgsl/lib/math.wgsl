@@ -1,5 +1,5 @@
-// The mathematics that WGSL lacks, or only promises to few digits. A shader gets the functions it names.
-// NaN is told by its bits: a compiler may assume that x != x never holds.
+// Functions that WGSL does not have, or has with little precision. A shader gets the functions that it calls.
+// NaN is recognised by its bits, because a compiler may assume that x != x is never true.
 
 fn is_nan4(x: vec4<f32>) -> vec4<bool> {
     return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
@@ -9,22 +9,23 @@ fn is_inf4(x: vec4<f32>) -> vec4<bool> {
     return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) == vec4<u32>(0x7f800000u);
 }
 
-// The larger and the smaller of two, NaN if either is: WGSL's max and min may return the other one.
+// The larger and the smaller of two numbers; NaN if one of them is NaN. WGSL's max and min may return the
+// other number.
 fn max_nan4(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> { return select(a, b, (b > a) | is_nan4(b)); }
 fn min_nan4(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> { return select(a, b, (b < a) | is_nan4(b)); }
 
-// log(1 + x) for |x| < 0.5, by the series of 2 atanh(x / (2 + x)).
+// The logarithm of 1 + x for |x| < 0.5, by the series of 2 atanh(x / (2 + x)).
 fn log1p_series4(x: vec4<f32>) -> vec4<f32> {
     let s = x / (2.0 + x);
     let z = s * s;
     return 2.0 * s * (1.0 + z * (1.0 / 3.0 + z * (0.2 + z * (1.0 / 7.0 + z * (1.0 / 9.0 + z * (1.0 / 11.0 + z / 13.0))))));
 }
 
-// WGSL's log has an absolute error only, which is much near 1: split off the exponent. The driver's
-// log still says what becomes of 0, negative numbers, infinities and NaN.
+// WGSL's log guarantees only an absolute error, which is large near 1. So the exponent is split off. For 0,
+// negative numbers, infinities and NaN, the driver's log is used.
 fn log4(x: vec4<f32>) -> vec4<f32> {
     let bits = bitcast<vec4<u32>>(x);
-    let raised = (bits + vec4<u32>(0x004afb0du)) >> vec4<u32>(23u);  // the mantissa then lies in 0.707 .. 1.414
+    let raised = (bits + vec4<u32>(0x004afb0du)) >> vec4<u32>(23u);  // the mantissa is then in 0.707 .. 1.414
     let mantissa = bitcast<vec4<f32>>(bits - ((raised - vec4<u32>(127u)) << vec4<u32>(23u)));
     let exponent = vec4<f32>(vec4<i32>(raised) - vec4<i32>(127));
     let normal = (x >= vec4<f32>(1.1754944e-38)) & (bits < vec4<u32>(0x7f800000u));
@@ -47,7 +48,7 @@ fn sigmoid4(x: vec4<f32>) -> vec4<f32> { return 1.0 / (1.0 + exp(-x)); }
 
 fn sinh4(x: vec4<f32>) -> vec4<f32> {
     let e = expm1_4(abs(x));
-    // Beyond 44, e^-x is nothing; halving the exponent keeps the largest results from overflowing early.
+    // Beyond 44, e^-x is negligible. Half the exponent avoids an overflow before the largest results.
     let half = exp(0.5 * abs(x));
     return sign(x) * select(0.5 * (e + e / (e + 1.0)), 0.5 * half * half, abs(x) > vec4<f32>(44.0));
 }
@@ -70,7 +71,7 @@ fn acosh4(x: vec4<f32>) -> vec4<f32> {
 
 fn atanh4(x: vec4<f32>) -> vec4<f32> { return 0.5 * sign(x) * log1p4(2.0 * abs(x) / (1.0 - abs(x))); }
 
-// Arc functions by polynomials on a reduced range, to float32's precision.
+// Arc functions by polynomials on a reduced range, with the precision of float32.
 fn atan4(x: vec4<f32>) -> vec4<f32> {
     let a = abs(x);
     let far = a > vec4<f32>(2.414213562373095);
@@ -102,7 +103,7 @@ fn acos4(x: vec4<f32>) -> vec4<f32> {
 
 fn atan2_4(y: vec4<f32>, x: vec4<f32>) -> vec4<f32> {
     let zero = vec4<f32>(0.0);
-    let left = (bitcast<vec4<u32>>(x) >> vec4<u32>(31u)) == vec4<u32>(1u);  // -0 counts as left of the axis
+    let left = (bitcast<vec4<u32>>(x) >> vec4<u32>(31u)) == vec4<u32>(1u);  // true for -0 too
     let below = (bitcast<vec4<u32>>(y) >> vec4<u32>(31u)) == vec4<u32>(1u);
     let both = is_inf4(x) & is_inf4(y);
     let steep = select(atan4(abs(y) / abs(x)), vec4<f32>(0.7853981633974483), both);
@@ -111,7 +112,8 @@ fn atan2_4(y: vec4<f32>, x: vec4<f32>) -> vec4<f32> {
     return select(turned, -turned, below);
 }
 
-// Near zero by a series, for relative precision; further out Abramowitz and Stegun 7.1.26: |error| < 1.5e-7.
+// Near zero, a series gives relative precision. Elsewhere, Abramowitz and Stegun 7.1.26 with |error| <
+// 1.5e-7.
 fn erf4(x: vec4<f32>) -> vec4<f32> {
     let z = x * x;
     let near = x * ((((((7.853861353153693e-5 * z - 8.010193625184903e-4) * z + 5.188327685732524e-3) * z
@@ -121,7 +123,8 @@ fn erf4(x: vec4<f32>) -> vec4<f32> {
     return select(sign(x) * (1.0 - poly * exp(-z)), near, abs(x) < vec4<f32>(1.0));
 }
 
-// WGSL's pow is undefined for a negative base, and loses digits: whole exponents are multiplied out.
+// WGSL's pow is undefined for a negative base and has little precision. So integer exponents use
+// multiplication.
 fn pow4(x: vec4<f32>, e: vec4<f32>) -> vec4<f32> {
     let whole = (floor(e) == e) & (abs(e) <= vec4<f32>(64.0));
     var product = vec4<f32>(1.0);
@@ -158,7 +161,7 @@ fn ifloordiv4(a: vec4<i32>, b: vec4<i32>) -> vec4<i32> {
     return select(q, q - 1, (a % b != vec4<i32>(0)) & ((a < vec4<i32>(0)) != (b < vec4<i32>(0))));
 }
 
-// Python's remainder, which has the divisor's sign.
+// The remainder as in Python: it has the sign of the divisor.
 fn remainder4(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
     let r = a % b;
     return select(r, r + b, (r != vec4<f32>(0.0)) & ((r < vec4<f32>(0.0)) != (b < vec4<f32>(0.0))));
@@ -174,7 +177,7 @@ fn softplus4(x: vec4<f32>) -> vec4<f32> { return max(x, vec4<f32>(0.0)) + log1p4
 fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
 fn is_inf(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u; }
 
-// Whether b comes before a in a search for the largest (the smallest): NaN comes first of all.
+// Whether b comes before a in a search for the largest (the smallest) element. NaN comes before all numbers.
 fn above(b: f32, a: f32) -> bool { return b > a || (is_nan(b) && !is_nan(a)); }
 fn below(b: f32, a: f32) -> bool { return b < a || (is_nan(b) && !is_nan(a)); }
 fn iabove(b: i32, a: i32) -> bool { return b > a; }
@@ -182,7 +185,8 @@ fn ibelow(b: i32, a: i32) -> bool { return b < a; }
 
 fn log_scalar(x: f32) -> f32 { return log4(vec4<f32>(x)).x; }
 
-// Float32 bits as bfloat16, two to a word: rounded to the nearest, to even; what is not a number stays so.
+// Float32 bits to bfloat16, two per word. They are rounded to the nearest value, and ties to even. NaN stays
+// NaN.
 fn bfloat16_pairs(bits: vec4<u32>) -> vec2<u32> {
     let rounded = (bits + vec4<u32>(0x7fffu) + ((bits >> vec4<u32>(16u)) & vec4<u32>(1u))) >> vec4<u32>(16u);
     let is_number = (bits & vec4<u32>(0x7fffffffu)) <= vec4<u32>(0x7f800000u);
@@ -190,8 +194,8 @@ fn bfloat16_pairs(bits: vec4<u32>) -> vec2<u32> {
     return half.xz | (half.yw << vec2<u32>(16u));
 }
 
-// What is read back of four values that were stored as a narrower type. Drivers may drop the rounding of a
-// unpack2x16float(pack2x16float(v)), but not this one.
+// The values that are read back after four values are stored as a narrower type. A driver may remove the
+// rounding of unpack2x16float of pack2x16float, but not this rounding.
 fn as_bool(v: vec4<i32>) -> vec4<i32> { return select(vec4<i32>(0), vec4<i32>(1), v != vec4<i32>(0)); }
 fn as_int8(v: vec4<i32>) -> vec4<i32> { return (v << vec4<u32>(24u)) >> vec4<u32>(24u); }
 fn as_uint8(v: vec4<i32>) -> vec4<i32> { return v & vec4<i32>(255); }

@@ -1,5 +1,5 @@
-// Parts of a and b, whatever their shape. Past the end of the depth there are zeros; rows and columns past theirs are
-// whatever lies there, and nobody stores them. Unless RAGGED, rows of either operand are whole quads.
+// Read parts of a and b, of any shape. Past the end of the depth the values are zeros. Rows and columns past
+// the end have undefined values, which are not stored. Unless RAGGED, rows of both operands are whole quads.
 fn inside(values: vec4<f32>, k: u32) -> vec4<f32> {
     return select(vec4<f32>(0.0), values, vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(p.depth));
 }
@@ -11,7 +11,7 @@ fn a_four(matrix: u32, row: u32, k: u32) -> vec4<f32> {
     return inside(vec4<f32>(a_at(at), a_at(at + 1u), a_at(at + 2u), a_at(at + 3u)), k);
 }
 
-// Four steps in depth, one after the other, of four neighbouring rows of a.
+// Four steps in depth of four neighbouring rows of a.
 fn a_block(matrix: u32, row: u32, k: u32) -> mat4x4<f32> {
     return transpose(mat4x4<f32>(
         a_four(matrix, row, k), a_four(matrix, row + 1u, k), a_four(matrix, row + 2u, k), a_four(matrix, row + 3u, k)
@@ -24,7 +24,7 @@ fn b_four(at: u32, length: u32) -> vec4<f32> {
     return vec4<f32>(b_at(at), b_at(at + 1u), b_at(at + 2u), b_at(at + 3u));
 }
 
-// The same of four neighbouring columns of b.
+// Four steps in depth of four neighbouring columns of b.
 fn b_block(matrix: u32, k: u32, column: u32) -> mat4x4<f32> {
     if (TRANSPOSED) {
         let at = (matrix * p.columns + column) * p.depth + k;

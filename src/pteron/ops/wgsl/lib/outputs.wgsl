@@ -1,5 +1,5 @@
-// Where an element of a product goes. Up to three outputs stand side by side: the columns of y2 begin at
-// p.second and those of y3 at p.third; of what there is not, at p.columns.
+// The output of an element of a product. Up to three outputs have consecutive columns: y2 begins at column
+// p.second and y3 at column p.third. A missing output begins at p.columns.
 struct Place { output: u32, index: u32 }
 
 fn place(row: u32, column: u32) -> Place {

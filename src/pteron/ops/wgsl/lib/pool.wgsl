@@ -1,8 +1,8 @@
-// Which input elements an output element pools, along each of three spatial dimensions.
+// The input elements of each output element, along each of three spatial dimensions.
 struct Params {
     quads: u32,
-    divisor: u32,  // 0: the number of elements
-    lowest: u32,   // the bits of the lowest value, for a window that holds nothing
+    divisor: u32,  // 0: divide by the number of elements
+    lowest: u32,   // the bits of the lowest value, which is the maximum of an empty window
     input: vec3<u32>,
     output: vec3<u32>,
     kernel: vec3<i32>,
@@ -11,7 +11,7 @@ struct Params {
     dilation: vec3<i32>,
 }
 
-// One window: the elements first, first + step, .. before last. `size` counts padding too.
+// One window: the elements first, first + step, .. before last. `size` includes padding.
 struct Window { first: vec3<i32>, last: vec3<i32>, step: vec3<i32>, size: i32 }
 
 fn window(i: u32) -> Window {
@@ -28,7 +28,7 @@ fn window(i: u32) -> Window {
     }
     let first = vec3<i32>(at) * p.stride - p.padding;
     let last = min(first + (p.kernel - 1) * p.dilation + 1, whole + p.padding);
-    // The first tap that is not on padding.
+    // The first window element that is not padding.
     let inside = first + (max(-first, vec3<i32>(0)) + p.dilation - 1) / p.dilation * p.dilation;
     return Window(inside, min(last, whole), p.dilation, volume(last - first));
 }

@@ -1,12 +1,12 @@
-// What every matrix product is told: y = alpha * (a @ b) + beta * c for each of a batch, where b is [depth, columns],
-// or [columns, depth] if TRANSPOSED. The bias of a linear is a c of one row.
+// The parameters of all matrix products: y = alpha * (a @ b) + beta * c for each matrix of a batch. b is
+// [depth, columns], or [columns, depth] if TRANSPOSED. The bias of a linear layer is a c with one row.
 struct Params {
     batch: u32, rows: u32, columns: u32, second: u32, third: u32, depth: u32,
     alpha: f32, beta: f32, c_batch: u32, c_row: u32, c_column: u32,
 }
 
-// The first element of a workgroup's block of y. Neighbouring workgroups have the same columns, hence the same part
-// of b, which is the larger operand as a rule.
+// The first element of a workgroup's block of y. Neighbouring workgroups have the same columns, so they read
+// the same part of b, which is usually the larger operand.
 struct Corner { matrix: u32, row: u32, column: u32 }
 
 fn corner(block: u32, height: u32, width: u32) -> Corner {

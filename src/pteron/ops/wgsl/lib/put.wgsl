@@ -1,5 +1,5 @@
-// Elements 4i .. 4i+3 of a product, into the output that they belong to. Of several outputs, each has whole
-// fours of columns.
+// Store elements 4i .. 4i+3 of a product in their output. If there are several outputs, the columns of each
+// are a multiple of 4.
 //#include outputs
 
 fn put(i: u32, four: y_t4) {

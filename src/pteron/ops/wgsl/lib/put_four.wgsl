@@ -1,5 +1,5 @@
-// Four neighbouring values, from element `first` of y on: as a quad where such fours are WHOLE, and where they are
-// RAGGED, as many as there are.
+// Store four neighbouring values from element `first` of y on. WHOLE: as one quad. RAGGED: one by one,
+// without those past the end.
 fn put_four(first: u32, there: u32, v: vec4<f32>) {
 //#if RAGGED
     for (var n = 0u; n < min(4u, there); n++) { y_set(first + n, y_t(v[n])); }

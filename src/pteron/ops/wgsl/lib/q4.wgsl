@@ -1,4 +1,4 @@
-// Eight 4-bit weights of a word, as two quads; the stored nibble is the value plus 8.
+// The eight 4-bit weights of a word, as two quads. A nibble is the weight plus 8.
 fn low_quad(word: u32) -> vec4<f32> {
     return vec4<f32>((vec4<u32>(word) >> vec4<u32>(0u, 4u, 8u, 12u)) & vec4<u32>(15u)) - vec4<f32>(8.0);
 }

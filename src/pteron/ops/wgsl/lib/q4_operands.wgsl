@@ -1,4 +1,4 @@
-// What belongs to a 4-bit linear, y = x @ W^T + bias, besides x and the packed weights.
+// The operands of a 4-bit linear layer, y = x @ W^T + bias, except x and the packed weights.
 @group(0) @binding(2) var<storage, read> scales: array<f32>;   // [depth / group, scale_row]
 @group(0) @binding(3) var<storage, read> bias: array<f32>;     // [columns]
 @group(0) @binding(4) var<storage, read_write> y: array<f32>;  // [rows, columns]

@@ -1,4 +1,4 @@
-// What convolutions of int8 images are told.
+// The parameters of convolutions of int8 images.
 struct Params {
     total: u32,          // elements of y
     in_channels: u32,

@@ -1,4 +1,5 @@
-// What belongs to a linear in 8-bit integers, y = (x - zero point) @ W^T, scaled, + bias, besides x and the weights.
+// The operands of a linear layer in 8-bit integers, y = ((x - zero point) @ W^T) * scale + bias, except x and
+// the weights.
 @group(0) @binding(2) var<storage, read> scales: array<scales_word>;  // [>= columns]
 @group(0) @binding(3) var<storage, read> bias: array<bias_word>;      // [>= columns]
 @group(0) @binding(4) var<storage, read_write> y: array<y_word>;      // [rows, columns]

@@ -1,5 +1,5 @@
-// Where the elements of one output lie in x, and the state of a stretch of them. A state is what the
-// rule folds elements into: it supplies `lift` (an element as a state), `merge` and `nothing`.
+// The positions in x of the elements of one output, and the state of a range of them. The rule supplies
+// `lift` (the state of one element), `merge` (of two states) and `nothing` (the state of no elements).
 fn kept_offset(i: u32) -> u32 {
     var rest = i;
     var at = 0u;
@@ -11,7 +11,7 @@ fn kept_offset(i: u32) -> u32 {
     return at;
 }
 
-// The start of a run along the innermost of the reduced dimensions.
+// The start of a run along the last of the reduced dimensions.
 fn run_offset(run: u32) -> u32 {
     var rest = run;
     var at = 0u;
@@ -23,13 +23,13 @@ fn run_offset(run: u32) -> u32 {
     return at;
 }
 
-// Element k of those that an output is made from, in row-major order.
+// Element k of an output, in row-major order.
 fn element_offset(k: u32) -> u32 {
     if (p.run_rank == 0u) { return k * p.run_stride; }
     return run_offset(k / p.run_length) + k % p.run_length * p.run_stride;
 }
 
-// The elements `begin` .. `end` of those that output i is made from, in row-major order.
+// The state of the elements `begin` .. `end` of output i, in row-major order.
 fn fold(i: u32, begin: u32, end: u32) -> state_t {
     if (begin >= end) { return nothing(); }
     let base = kept_offset(i);

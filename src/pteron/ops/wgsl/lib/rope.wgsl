@@ -1,9 +1,10 @@
-// Heads whose elements turn in pairs: neighbours, or, with HALVES, the halves of the first p.turned elements.
-// The kernel gives the tables, and Params with width, table and turned; it says what is turned, source_at(which, i)
-// and source_quad(which, i), where `which` tells one of its tensors from another; and by which row of the tables:
-// row_of(i, heads) for element i of a tensor with so many heads.
+// Rotate the elements of heads in pairs: neighbours, or with HALVES, element i of the first half and element
+// i of the second half of the first p.turned elements. A kernel that includes this file declares the tables
+// and Params with width, table and turned, and defines:
+// source_at(which, i), source_quad(which, i)  element i and quad i of the tensor number `which`
+// row_of(i, heads)                            the table row of element i of a tensor with `heads` heads
 
-// For element c of a head: the other of its pair, whether it comes first, and where in the table's row it looks.
+// For element c of a head: its partner, whether c is the first of the pair, and the column of the table.
 fn partner(c: u32) -> u32 {
     if (HALVES) { return select(c - p.turned / 2u, c + p.turned / 2u, is_first(c)); }
     return c ^ 1u;
@@ -26,7 +27,7 @@ fn turned_element(which: u32, i: u32, heads: u32) -> f32 {
     return select(mine + other, mine - other, is_first(c));
 }
 
-// Elements 4i .. 4i+3: together where their partners are a quad, too.
+// Rotate elements 4i .. 4i+3. If their partners are a quad too, all four are computed at once.
 fn turned_quad(which: u32, i: u32, heads: u32) -> vec4<f32> {
     let first = 4u * i;
     if (p.width % 4u > 0u || (HALVES && p.turned % 8u > 0u)) {

@@ -1,4 +1,4 @@
-// One element of a product, into the output that it belongs to; nothing where there is none.
+// Store one element of a product in its output. An element past the end is not stored.
 //#include outputs
 
 fn store(row: u32, column: u32, value: f32) {

@@ -1,5 +1,5 @@
-// Four neighbouring columns of a row, into the output that they belong to, as far as there are columns.
-// Of several outputs, each has whole fours.
+// Store four neighbouring columns of a row in their output, without those past the end. If there are several
+// outputs, the columns of each are a multiple of 4.
 //#include outputs
 
 fn store_four(row: u32, column: u32, value: vec4<f32>) {
