@@ -5,15 +5,15 @@ A few channels carry most of what flows through a language model, and rounding t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.resources import files
 
 import numpy as np
 
-from pteron.llm.gguf.config import Config
-from pteron.llm.gguf.quantize import Floats
-from pteron.llm.gguf.reference import Reference
-from pteron.llm.gguf.source import GgufFile
+from pteron.llm.architectures.config import Config
+from pteron.llm.architectures.tensors import Floats, Tensors
+from pteron.llm.gguf.numpy_operators import reference
+from pteron.llm.gguf.weights import head_name
 
 TEXT = files(__package__).joinpath("calibration.txt")
 
@@ -22,14 +22,15 @@ FLOOR = np.float32(1e-3)
 
 
 def input_importance(
-    config: Config, file: GgufFile, tokens: list[int], on_layer: Callable[[int], None]
+    config: Config, tensors: Tensors, tokens: list[int], on_layer: Callable[[int], None]
 ) -> dict[str, Floats]:
     """The importance of each input, by the name of the linear layer."""
     importance: dict[str, Floats] = {}
 
-    def note(x: Floats, names: Sequence[str]) -> None:
+    def note(x: Floats, name: str) -> None:
         power = np.square(x).mean(axis=0)
-        importance.update(dict.fromkeys(names, power + max(FLOOR * power.mean(), np.float32(1e-20))))
+        importance[name] = power + max(FLOOR * power.mean(), np.float32(1e-20))
 
-    Reference(config, file, note).hidden(tokens, on_layer)
+    model = reference(config, tensors, tokens, note)
+    note(model.hidden(on_layer), head_name(tensors))
     return importance

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pteron.llm.gguf.quantize import Bytes, Floats
+from pteron.llm.architectures.tensors import Floats
+from pteron.llm.gguf.quantize import Bytes
 
 Words = NDArray[np.int32]
 Scales = NDArray[Any]  # float32 or float16

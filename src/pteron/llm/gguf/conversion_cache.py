@@ -92,8 +92,10 @@ def limit() -> int:
 def converter() -> str:
     """Changes with any line of the converter: what an older one made is not used any more."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+    here = Path(__file__).parent
+    for folder in (here, here.parent / "architectures"):
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

@@ -9,15 +9,15 @@ from os import PathLike
 from pathlib import Path
 
 from pteron.errors import InputError
+from pteron.llm.architectures.config import Config
+from pteron.llm.architectures.layout import check_groups, check_tensors
 from pteron.llm.gguf.assemble import Blob, Fact, assemble
 from pteron.llm.gguf.calibrate import TEXT, input_importance
-from pteron.llm.gguf.config import Config, read_config
+from pteron.llm.gguf.checkpoint import Checkpoint, open_gguf
 from pteron.llm.gguf.exact import ExactWeights
-from pteron.llm.gguf.graph_writer import GraphWriter
-from pteron.llm.gguf.layout import check_groups, check_tensors
-from pteron.llm.gguf.source import GgufFile
+from pteron.llm.gguf.graph_operators import build_graph
 from pteron.llm.gguf.stock import StockWeights
-from pteron.llm.gguf.vocabulary import Vocabulary, read_vocabulary
+from pteron.llm.gguf.vocabulary import Vocabulary
 from pteron.llm.gguf.weights import Weights
 from pteron.pte import write_pte
 
@@ -66,31 +66,30 @@ def convert(
     report(0, "reading")
     if Path(pte_path).exists() and Path(pte_path).samefile(gguf_path):
         raise InputError(f"{pte_path} is the file to convert: give the program another name")
-    file = GgufFile(Path(gguf_path))
-    config = read_config(file)
     _check_options(max_seq_len, max_context, group_size)
+    checkpoint = open_gguf(Path(gguf_path))
+    config, tensors, vocabulary = checkpoint.config, checkpoint.tensors, checkpoint.vocabulary
     max_context = min(max_context, config.context)
     max_seq_len = min(max_seq_len, max_context)
-    check_tensors(file, config)
-    vocabulary = read_vocabulary(file)
-    parameters = sum(file.size(name) for name in file.tensor_names)
+    check_tensors(tensors, config)
+    parameters = sum(tensors.size(name) for name in tensors.tensor_names)
+    weights: Weights
     if stock:
-        check_groups(file, config, group_size)
-        weights = _stock_weights(file, config, vocabulary, group_size, report)
+        check_groups(tensors, config, group_size)
+        weights = _stock_weights(checkpoint, group_size, report)
     else:
-        weights = ExactWeights(file, _share_of(parameters, 0, "converting", report))
+        weights = ExactWeights(tensors, _share_of(parameters, 0, "converting", report))
 
-    decoder = GraphWriter(config, weights, max_seq_len, max_context)
-    graph = decoder.build()
+    graph, builder = build_graph(config, weights, max_seq_len, max_context)
     report(WRITING_AT, "writing")
     facts = _facts(config, vocabulary, max_seq_len, max_context)
-    named = {**decoder.builder.data, **_companions(config, vocabulary, weights.description)}
+    named = {**builder.data, **_companions(config, vocabulary, weights.description)}
     write_pte(pte_path, *assemble(graph, facts, named))
     report(1, "done")
     return Conversion(
         path=Path(pte_path),
         name=config.name,
-        architecture=config.architecture,
+        architecture=config.architecture.name,
         quantization=weights.description,
         rounding=weights.rounding,
         parameters=parameters,
@@ -103,18 +102,18 @@ def convert(
 CALIBRATION_SHARE, WRITING_AT = 0.3, 0.98
 
 
-def _stock_weights(
-    file: GgufFile, config: Config, vocabulary: Vocabulary, group_size: int, report: Progress
-) -> Weights:
+def _stock_weights(checkpoint: Checkpoint, group_size: int, report: Progress) -> Weights:
+    config, tensors = checkpoint.config, checkpoint.tensors
+    layers = len(config.layers)
     importance = input_importance(
         config,
-        file,
-        _calibration_tokens(vocabulary, config),
-        lambda layer: report(CALIBRATION_SHARE * (layer + 1) / config.layers, "calibrating"),
+        tensors,
+        _calibration_tokens(checkpoint.vocabulary, config),
+        lambda layer: report(CALIBRATION_SHARE * (layer + 1) / layers, "calibrating"),
     )
-    parameters = sum(file.size(name) for name in file.tensor_names)
+    parameters = sum(tensors.size(name) for name in tensors.tensor_names)
     heard = _share_of(parameters, CALIBRATION_SHARE, "quantising", report)
-    return StockWeights(file, config.layers, group_size, importance, heard)
+    return StockWeights(tensors, layers, group_size, importance, heard)
 
 
 def _share_of(parameters: int, begin: float, what: str, report: Progress) -> Callable[[int], None]:
@@ -148,7 +147,7 @@ def _facts(config: Config, vocabulary: Vocabulary, max_seq_len: int, max_context
         "get_vocab_size": config.vocabulary,
         "get_max_seq_len": max_seq_len,
         "get_max_context_len": max_context,
-        "get_n_layers": config.layers,
+        "get_n_layers": len(config.layers),
         "use_kv_cache": True,
         "use_sdpa_with_kv_cache": True,
         "enable_dynamic_shape": True,
@@ -168,7 +167,7 @@ def _companions(config: Config, vocabulary: Vocabulary, quantization: str) -> di
     }
     model = {
         "name": config.name,
-        "architecture": config.architecture,
+        "architecture": config.architecture.name,
         "quantization": quantization,
         "add_bos_token": vocabulary.add_bos,
         **special,

@@ -72,9 +72,9 @@ class DelegateBuilder:
     def symint(self, op: str, *args: Any) -> Value:
         return self._call(op, args, Value(self._add(vulkan.SymInt(0))))
 
-    def call(self, op: str, *args: Any, shape: Sequence[int]) -> Value:
+    def call(self, op: str, *args: Any, shape: Sequence[int], dtype: str = "float32") -> Value:
         """Call an operator with all arguments of its schema; its result has at most `shape`."""
-        return self._call(op, args, self.tensor(shape))
+        return self._call(op, args, self.tensor(shape, dtype))
 
     def call_pair(
         self, op: str, *args: Any, shapes: tuple[Sequence[int], Sequence[int]]
@@ -130,6 +130,8 @@ def _scalar(value: object) -> Any:
             return vulkan.Int(value)
         case float():
             return vulkan.Double(value)
+        case str():
+            return vulkan.String(value)
     raise TypeError(f"{value!r} is not a scalar")
 
 

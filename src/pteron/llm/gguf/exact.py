@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pteron.errors import FormatError
+from pteron.llm.architectures.tensors import Floats, Tensors
+from pteron.llm.architectures.transformer import Rows
 from pteron.llm.gguf.codes import Coded, code, joined
 from pteron.llm.gguf.delegate_builder import DelegateBuilder, Value
 from pteron.llm.gguf.formats import FORMATS, decode_blocks
-from pteron.llm.gguf.quantize import Floats
-from pteron.llm.gguf.source import GgufFile
-from pteron.llm.gguf.weights import EMBEDDING, HEAD, Matrix, Order, Weights
+from pteron.llm.gguf.weights import EMBEDDING, HEAD, Matrix, Weights
 
 # Weights that are decoded at a time: so a large matrix needs little memory beside its own.
 AT_ONCE = 1 << 22
@@ -63,14 +63,14 @@ class FloatMatrix:
 
 
 class ExactWeights(Weights):
-    def __init__(self, file: GgufFile, on_matrix: Callable[[int], None]) -> None:
+    def __init__(self, tensors: Tensors, on_matrix: Callable[[int], None]) -> None:
         """`on_matrix` hears the size of each matrix that is done."""
-        super().__init__(file)
+        super().__init__(tensors)
         self._on_matrix = on_matrix
         self._table: Matrix | None = None
 
-    def linear(self, name: str, order: Order | None = None) -> Matrix:
-        return self._matrix(name, order)
+    def linear(self, name: str, rows: Rows | None = None) -> Matrix:
+        return self._matrix(name, rows)
 
     def embedding(self) -> Matrix:
         if self._table is None:
@@ -83,41 +83,43 @@ class ExactWeights(Weights):
     @property
     def description(self) -> str:
         sizes: Counter[str] = Counter()
-        for name in self._file.tensor_names:
-            if len(self._file.shape(name)) > 1:
-                sizes[self._file.kind(name)] += self._file.size(name)
+        for name in self._tensors.tensor_names:
+            if len(self._tensors.shape(name)) > 1:
+                sizes[self._tensors.kind(name)] += self._tensors.size(name)
         return f"as in the GGUF file: {', '.join(kind for kind, _ in sizes.most_common())}"
 
-    def _matrix(self, name: str, order: Order | None = None) -> Matrix:
+    def _matrix(self, name: str, rows: Rows | None = None) -> Matrix:
         tensor = f"{name}.weight"
-        bias, kind = self.bias(name, order), self._file.kind(tensor)
-        blocks = list(self._blocks(tensor, order))
+        bias, kind = self.bias(name, rows), self._tensors.kind(tensor)
+        blocks = list(self._blocks(tensor, rows))
         made: Matrix
         if kind in FORMATS:
-            made = CodedMatrix(joined([self._coded(tensor, rows) for rows in blocks]), bias)
+            made = CodedMatrix(joined([self._coded(tensor, block) for block in blocks]), bias)
         else:
-            values = np.concatenate([self._floats(tensor, rows, kind) for rows in blocks])
+            values = np.concatenate([self._floats(tensor, block, kind) for block in blocks])
             made = FloatMatrix(values, bias)
-        self._on_matrix(self._file.size(tensor))
+        height, width = self._tensors.shape(tensor)
+        self._on_matrix((height if rows is None else len(rows)) * width)
         return made
 
-    def _blocks(self, tensor: str, order: Order | None) -> Iterator[Any]:
+    def _blocks(self, tensor: str, rows: Rows | None) -> Iterator[Any]:
         """Which rows to read at a time."""
-        rows, width = self._file.shape(tensor)
+        height, width = self._tensors.shape(tensor)
+        chosen = height if rows is None else len(rows)
         step = max(1, AT_ONCE // width)
-        for start in range(0, rows, step):
-            block = slice(start, min(start + step, rows))
-            yield block if order is None else order[block]
+        for start in range(0, chosen, step):
+            block = slice(start, min(start + step, chosen))
+            yield block if rows is None else rows[block]
 
     def _coded(self, tensor: str, rows: Any) -> Coded:
-        parts = decode_blocks(self._file.kind(tensor), self._file.stored(tensor, rows))
+        parts = decode_blocks(self._tensors.kind(tensor), self._tensors.stored(tensor, rows))
         for numbers in (parts.scales, parts.minima):
             if numbers is not None and not np.isfinite(numbers).all():
-                where = f"{self._file.name}: tensor {tensor!r}"
+                where = f"{self._tensors.name}: tensor {tensor!r}"
                 raise FormatError(f"{where} holds values that are not finite: the file is damaged")
         return code(parts)
 
     def _floats(self, tensor: str, rows: Any, kind: str) -> NDArray[Any]:
-        values = self._file.read(tensor, rows)
+        values = self._tensors.read(tensor, rows)
         largest = np.finfo(np.float16).max
         return values if kind == "F32" or np.abs(values).max() > largest else values.astype(np.float16)

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from pteron.llm.architectures.tensors import Floats
 from pteron.llm.gguf.codes import Codes
-from pteron.llm.gguf.quantize import Bytes, Floats
+from pteron.llm.gguf.quantize import Bytes
 
 # Each takes blocks [n, bytes], and gives codes [n, weights of a block] and scales [n, groups of a block].
 Decoder = Callable[[Bytes], Codes]

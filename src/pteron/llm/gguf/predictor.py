@@ -5,29 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pteron.llm.gguf.config import read_config
-from pteron.llm.gguf.layout import check_tensors
-from pteron.llm.gguf.quantize import Floats
-from pteron.llm.gguf.reference import Reference
-from pteron.llm.gguf.source import GgufFile
-from pteron.llm.gguf.vocabulary import read_vocabulary
+from pteron.llm.architectures.layout import check_tensors
+from pteron.llm.architectures.tensors import Floats
+from pteron.llm.gguf.checkpoint import open_gguf
+from pteron.llm.gguf.numpy_operators import reference
 
 
 class GgufPredictor:
     def __init__(self, path: Path) -> None:
-        file = GgufFile(path)
-        self._config = read_config(file)
-        check_tensors(file, self._config)
-        self._reference = Reference(self._config, file)
-        self._tokenizer = read_vocabulary(file).tokenizer
-        self.vocab_size = self._config.vocabulary
-        self.context_length = self._config.context
+        self._checkpoint = open_gguf(path)
+        config = self._checkpoint.config
+        check_tensors(self._checkpoint.tensors, config)
+        self.vocab_size = config.vocabulary
+        self.context_length = config.context
 
     def encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text).ids)
+        return list(self._checkpoint.vocabulary.tokenizer.encode(text).ids)
 
     def rows(self, tokens: Sequence[int]) -> Iterator[Floats]:
-        return iter(self._reference.logits(tokens))
+        return iter(reference(self._checkpoint.config, self._checkpoint.tensors, tokens).logits())
 
     def __enter__(self) -> GgufPredictor:
         return self

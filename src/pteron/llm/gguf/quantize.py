@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+from pteron.llm.architectures.tensors import Floats
+
 Bytes = NDArray[np.uint8]
 
 # The level that a group's largest value is put on: -8 of a scale with the value's opposite sign, or 7 of one

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pteron.errors import FormatError, UnsupportedError
-from pteron.llm.gguf.quantize import Floats
+from pteron.llm.architectures.tensors import Floats
 from pteron.llm.gguf.reader import Reader, TensorEntry
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class GgufFile:
     def tensor_names(self) -> list[str]:
         return list(self._tensors)
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._tensors
 
     def shape(self, name: str) -> tuple[int, ...]:

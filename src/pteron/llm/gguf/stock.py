@@ -8,10 +8,11 @@ from functools import reduce
 
 import numpy as np
 
+from pteron.llm.architectures.tensors import Floats, Tensors
+from pteron.llm.architectures.transformer import Rows
 from pteron.llm.gguf.delegate_builder import DelegateBuilder, Value
-from pteron.llm.gguf.quantize import Floats, Quantized, quantize
-from pteron.llm.gguf.source import GgufFile
-from pteron.llm.gguf.weights import EMBEDDING, HEAD, Order, Weights
+from pteron.llm.gguf.quantize import Quantized, quantize
+from pteron.llm.gguf.weights import EMBEDDING, HEAD, Weights
 
 COMPARED_ROWS = 128  # of each matrix, to see how much rounding changed it
 
@@ -64,14 +65,14 @@ class StockMatrix:
 class StockWeights(Weights):
     def __init__(
         self,
-        file: GgufFile,
+        tensors: Tensors,
         layers: int,
         group_size: int,
         importance: Mapping[str, Floats],
         on_matrix: Callable[[int], None],
     ) -> None:
         """`importance` of linear layers' inputs goes by the layers' names; `on_matrix` hears each size."""
-        super().__init__(file)
+        super().__init__(tensors)
         self._group_size = group_size
         self._edges = ("blk.0.", f"blk.{layers - 1}.")
         self._importance = importance
@@ -79,9 +80,9 @@ class StockWeights(Weights):
         self._head: StockMatrix | None = None
         self._squares = self._errors = 0.0  # of weights, and of how much they differ from the file's
 
-    def linear(self, name: str, order: Order | None = None) -> StockMatrix:
+    def linear(self, name: str, rows: Rows | None = None) -> StockMatrix:
         make = self._precise if self._is_sensitive(name) else self._coarse
-        return replace(make(name, order), bias=self.bias(name, order))
+        return replace(make(name, rows), bias=self.bias(name, rows))
 
     def _is_sensitive(self, name: str) -> bool:
         """Where errors cost the most, weight for weight: at both ends, and in the values attention mixes."""
@@ -103,38 +104,39 @@ class StockWeights(Weights):
     def rounding(self) -> float:
         return float(np.sqrt(self._errors / max(self._squares, 1e-30)))
 
-    def _note_rounding(self, name: str, order: Order | None, made: StockMatrix) -> None:
+    def _note_rounding(self, name: str, rows: Rows | None, made: StockMatrix) -> None:
         """Compare some rows with what they were made from."""
         step = -(-len(made.parts[0].packed) // COMPARED_ROWS)
-        rows = slice(None, None, step)
-        values = self._file.read(f"{name}.weight", rows if order is None else order[rows])
-        kept = sum(part.dequantize(rows) for part in made.parts)
+        some = slice(None, None, step)
+        values = self._tensors.read(f"{name}.weight", some if rows is None else rows[some])
+        kept = sum(part.dequantize(some) for part in made.parts)
         self._squares += step * float(np.square(values).sum(dtype=np.float64))
         self._errors += step * float(np.square(values - kept).sum(dtype=np.float64))
 
-    def _coarse(self, name: str, order: Order | None = None) -> StockMatrix:
-        made = StockMatrix((self._quantize(name, order),))
-        self._note_rounding(name, order, made)
+    def _coarse(self, name: str, rows: Rows | None = None) -> StockMatrix:
+        made = StockMatrix((self._quantize(name, rows),))
+        self._note_rounding(name, rows, made)
         return made
 
-    def _precise(self, name: str, order: Order | None = None) -> StockMatrix:
+    def _precise(self, name: str, rows: Rows | None = None) -> StockMatrix:
         """A matrix in twice the bits: what the first four leave over is quantised again."""
-        coarse = self._quantize(name, order)
-        made = StockMatrix((coarse, self._quantize(name, order, coarse)))
-        self._note_rounding(name, order, made)
+        coarse = self._quantize(name, rows)
+        made = StockMatrix((coarse, self._quantize(name, rows, coarse)))
+        self._note_rounding(name, rows, made)
         return made
 
-    def _quantize(self, name: str, order: Order | None = None, taken: Quantized | None = None) -> Quantized:
-        """A matrix, its rows in the given order; or what is left of it when `taken` is taken away."""
+    def _quantize(self, name: str, rows: Rows | None = None, taken: Quantized | None = None) -> Quantized:
+        """The given rows of a matrix; or what is left of them when `taken` is taken away."""
         tensor = f"{name}.weight"
-        rows, width = self._file.shape(tensor)
+        height, width = self._tensors.shape(tensor)
+        chosen = height if rows is None else len(rows)
 
         def read(block: slice) -> Floats:
-            values = self._file.read(tensor, block if order is None else order[block])
+            values = self._tensors.read(tensor, block if rows is None else rows[block])
             return values if taken is None else values - taken.dequantize(block)
 
-        result = quantize(rows, width, self._group_size, read, self._importance.get(name))
-        self._on_matrix(rows * width)
+        result = quantize(chosen, width, self._group_size, read, self._importance.get(name))
+        self._on_matrix(chosen * width)
         return result
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Container
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from pteron.llm.architectures.tensors import Floats, Tensors
+from pteron.llm.architectures.transformer import Rows
 from pteron.llm.gguf.delegate_builder import DelegateBuilder, Value
-from pteron.llm.gguf.quantize import Floats
-from pteron.llm.gguf.source import GgufFile
 
-Order = NDArray[np.int64]
 EMBEDDING, HEAD = "token_embd", "output"
+
+
+def head_name(names: Container[str]) -> str:
+    """The linear layer that makes the logits. If the model has none, the table of the tokens does."""
+    return HEAD if f"{HEAD}.weight" in names else EMBEDDING
 
 
 class Matrix(Protocol):
@@ -27,30 +29,32 @@ class Matrix(Protocol):
 
 
 class Weights(ABC):
-    """A file's tensors. Its kinds differ in how they store matrices; vectors are always float32."""
+    """A model's tensors. Its kinds differ in how they store matrices; vectors are always float32."""
 
-    def __init__(self, file: GgufFile) -> None:
-        self._file = file
+    def __init__(self, tensors: Tensors) -> None:
+        self._tensors = tensors
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._file
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
 
-    def vector(self, name: str, order: Order | None = None) -> Floats:
-        values = self._file.read(name)
-        return values if order is None else values[order]
+    def vector(self, name: str) -> Floats:
+        return self._tensors.read(name)
 
-    def bias(self, name: str, order: Order | None = None) -> Floats | None:
+    def bias(self, name: str, rows: Rows | None = None) -> Floats | None:
         """The bias of a linear layer, where it has one."""
-        return self.vector(f"{name}.bias", order) if f"{name}.bias" in self else None
+        if f"{name}.bias" not in self:
+            return None
+        values = self.vector(f"{name}.bias")
+        return values if rows is None else values[rows]
 
     @property
     def is_tied(self) -> bool:
         """Whether the table of the tokens' vectors also turns the last vector into logits."""
-        return f"{HEAD}.weight" not in self
+        return head_name(self) == EMBEDDING
 
     @abstractmethod
-    def linear(self, name: str, order: Order | None = None) -> Matrix:
-        """A linear layer, its rows in the given order."""
+    def linear(self, name: str, rows: Rows | None = None) -> Matrix:
+        """A linear layer: all of its rows, or those given, in their order."""
 
     @abstractmethod
     def embedding(self) -> Matrix:

@@ -1,0 +1,1 @@
+"""What language models are made of, whatever file they come from."""

@@ -1,0 +1,83 @@
+"""Which tensors a model must have, which it may have, and their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pteron.errors import UnsupportedError
+from pteron.llm.architectures.config import Config
+from pteron.llm.architectures.tensors import Tensors
+
+# Tensors that give rotary frequencies, and therefore are in a Config already.
+ROTARY_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+
+
+def check_tensors(tensors: Tensors, config: Config) -> None:
+    """Refuse a model in which a tensor is missing, misshapen, unreadable, or has no place."""
+    expected: set[str] = set(ROTARY_TENSORS)
+    for name, shape, required in _layout(config):
+        if required or name in tensors:
+            tensors.expect(name, shape)
+            expected.add(name)
+    surplus = sorted(set(tensors.tensor_names) - expected)
+    if surplus:
+        # It would silently be missing from the converted model.
+        raise UnsupportedError(
+            f"{tensors.name}: {len(surplus)} tensors have no known place: {', '.join(surplus[:5])}"
+        )
+
+
+def check_groups(tensors: Tensors, config: Config, group_size: int) -> None:
+    """Refuse a model whose matrices have rows of other than whole groups."""
+    for width in (config.width, config.hidden, config.queries):
+        if width % group_size:
+            raise UnsupportedError(
+                f"{tensors.name}: rows of {width} weights do not divide into groups of {group_size}"
+            )
+
+
+def _layout(config: Config) -> Iterator[tuple[str, tuple[int, ...], bool]]:
+    """(name, shape, whether it must be there)."""
+    family = config.architecture
+    yield "token_embd.weight", (config.vocabulary, config.width), True
+    yield "output.weight", (config.vocabulary, config.width), False
+    yield "output.bias", (config.vocabulary,), False
+    if family.learned_positions:
+        yield "position_embd.weight", (config.context, config.width), True
+    yield from _norm(config, "output_norm", config.width)
+    for number in range(len(config.layers)):
+        block = f"blk.{number}."
+        for norm in family.norms:
+            yield from _norm(config, block + norm, config.width)
+        for norm in family.optional_norms:
+            yield from _norm(config, block + norm, config.width, required=False)
+        if family.head_norm != "none":
+            each = family.head_norm == "head"
+            yield f"{block}attn_q_norm.weight", (config.head_size if each else config.queries,), True
+            yield f"{block}attn_k_norm.weight", (config.head_size if each else config.keys,), True
+        for name, shape in _linears(config).items():
+            yield f"{block}{name}.weight", shape, True
+            yield f"{block}{name}.bias", shape[:1], False
+
+
+def _norm(
+    config: Config, name: str, width: int, required: bool = True
+) -> Iterator[tuple[str, tuple[int, ...], bool]]:
+    yield f"{name}.weight", (width,), required
+    if config.architecture.norm == "layer":
+        yield f"{name}.bias", (width,), False
+
+
+def _linears(config: Config) -> dict[str, tuple[int, int]]:
+    family, width, hidden = config.architecture, config.width, config.hidden
+    if family.fused_qkv:
+        projections = {"attn_qkv": (config.queries + 2 * config.keys, width)}
+    else:
+        projections = {
+            "attn_q": (config.queries, width),
+            "attn_k": (config.keys, width),
+            "attn_v": (config.keys, width),
+        }
+    up = {"ffn_up": (2 * hidden if family.fused_gate_up else hidden, width)}
+    gate = {"ffn_gate": (hidden, width)} if family.is_gated and not family.fused_gate_up else {}
+    return {**projections, "attn_output": (width, config.queries), **gate, **up, "ffn_down": (width, hidden)}
