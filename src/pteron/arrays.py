@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from pteron.errors import InputError, UnsupportedError
-from pteron.gpu.call import read_back
 from pteron.gpu.device import Buffer, Device
 from pteron.gpu.placement import check_size
+from pteron.gpu.staging import read_back
 from pteron.ir.dtypes import DType, array_type
 from pteron.ir.values import Constant, Joined, Shape, Tensor, numel
 

@@ -7,8 +7,8 @@ device = pteron.open_device("NVIDIA")   # by index or part of the name; default:
 from __future__ import annotations
 
 from pteron.errors import PteronError
-from pteron.gpu.call import read_back
 from pteron.gpu.device import Device
+from pteron.gpu.staging import read_back
 from pteron.gpu.wgpu.adapters import REMEDY, Adapter, adapters, opengl_names
 from pteron.gpu.wgpu.wgpu_device import WgpuDevice
 

@@ -15,7 +15,7 @@ from pteron.gpu.call import Feed, Read
 from pteron.gpu.device import Copy, Device
 from pteron.gpu.executor import Executor
 from pteron.gpu.placement import Placement
-from pteron.gpu.staging import Pending
+from pteron.gpu.staging import Pending, read_back
 from pteron.gpu.state import State
 from pteron.ir.dispatch import describe
 from pteron.ir.dtypes import array_type
@@ -245,7 +245,7 @@ class Method:
             counter = self.graph.counts.get(port.value.id) if isinstance(port.value, Tensor) else None
             if counter is not None:  # the length is known only on the GPU
                 buffer = self._executor.buffer(counter, state)
-                kept.shape = (call.read_back(self.device, buffer, 4, _count), *kept.shape[1:])
+                kept.shape = (read_back(self.device, buffer, 4, _count), *kept.shape[1:])
         return outputs
 
     def _integer(self, value: SymInt) -> Live:

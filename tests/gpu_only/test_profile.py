@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import pteron
 import pteron.ops
 from pteron.cli.commands import app
-from pteron.gpu.call import read_back
+from pteron.gpu.staging import read_back
 from pteron.gpu.wgpu import timing
 from pteron.measure.profile import profile, trace
 from tests.support import DATA

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pteron
-from pteron.gpu.call import read_back
+from pteron.gpu.staging import read_back
 from pteron.gpu.wgpu import native, public
 
 

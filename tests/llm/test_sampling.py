@@ -1,72 +1,152 @@
-"""Sampling against the definitions, written out for every token."""
+"""Each sampling method against its definition, written out in torch over the whole vocabulary."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from pteron.errors import InputError
 from pteron.llm import Sampler, Sampling
-from pteron.llm.sampling import distribution, penalize
+from pteron.llm import candidates as filters
+from pteron.llm.candidates import Candidates
+from pteron.llm.penalties import bias, dry, penalize, repetitions
 
 LOGITS = np.array([1.0, 3.0, 2.0, -1.0, 0.0])
+# Distinct logits: which of two equal tokens a filter drops is not defined.
+ROWS = arrays.arrays(
+    np.float64, st.integers(1, 40), elements=st.integers(-80, 80).map(lambda n: n / 8), unique=True
+)
 
 
-def by_definition(logits: Any, options: Sampling) -> Any:
-    """Hugging Face's warpers over the whole vocabulary: what is filtered out becomes minus infinity."""
-    scores = torch.from_numpy(logits) / options.temperature
-    if options.top_k:
-        least = scores.topk(min(options.top_k, len(scores))).values[-1]
-        scores = scores.masked_fill(scores < least, -torch.inf)
-    if options.top_p < 1:
-        ascending, order = scores.sort(stable=True)
-        remove = ascending.softmax(-1).cumsum(-1) <= 1 - options.top_p
-        remove[-1] = False
-        scores = scores.masked_fill(torch.zeros_like(remove).scatter(0, order, remove), -torch.inf)
-    if options.min_p:
-        probabilities = scores.softmax(-1)
-        keep = probabilities >= options.min_p * probabilities.max()
-        scores = scores.masked_fill(~keep, -torch.inf)
-    return scores.softmax(-1).numpy()
-
-
-def as_row(logits: Any, options: Sampling) -> Any:
-    tokens, probabilities = distribution(logits, options)
-    row = np.zeros(len(logits))
-    row[tokens] = probabilities
+def as_row(left: Candidates, size: int) -> Any:
+    """The probabilities of all tokens."""
+    row = np.zeros(size)
+    row[left.tokens] = left.probabilities
     return row
 
 
-@given(
-    # Distinct logits: which of two equal tokens top-p drops is nobody's promise.
-    arrays.arrays(
-        np.float64, st.integers(1, 40), elements=st.integers(-80, 80).map(lambda n: n / 8), unique=True
+def keep(scores: Any, kept: Any) -> Any:
+    return scores.masked_fill(~kept, -torch.inf)
+
+
+# -- definitions --------------------------------------------------------------------------------
+
+
+def define_top_k(scores: Any, k: int) -> Any:
+    return keep(scores, scores >= scores.topk(min(k, len(scores))).values[-1])
+
+
+def define_top_p(scores: Any, p: float) -> Any:
+    ordered, order = scores.softmax(-1).sort(descending=True, stable=True)
+    count = int((ordered.cumsum(-1) < p).sum()) + 1  # up to the token that reaches p
+    kept = torch.zeros(len(scores), dtype=torch.bool)
+    kept[order[:count]] = True
+    return keep(scores, kept)
+
+
+def define_min_p(scores: Any, p: float) -> Any:
+    probabilities = scores.softmax(-1)
+    return keep(scores, probabilities >= p * probabilities.max() * (1 - 1e-12))
+
+
+def define_typical(scores: Any, p: float) -> Any:
+    probabilities, logs = scores.softmax(-1), scores.log_softmax(-1)
+    entropy = -torch.nansum(probabilities * logs)
+    order = (-logs - entropy).abs().argsort(stable=True)
+    count = int((probabilities[order].cumsum(-1) <= p).sum()) + 1
+    kept = torch.zeros(len(scores), dtype=torch.bool)
+    kept[order[:count]] = True
+    return keep(scores, kept)
+
+
+def define_xtc(scores: Any, threshold: float) -> Any:
+    ordered, order = scores.softmax(-1).sort(descending=True, stable=True)
+    above = int((ordered >= threshold).sum())
+    kept = torch.ones(len(scores), dtype=torch.bool)
+    kept[order[: max(above - 1, 0)]] = False
+    return keep(scores, kept)
+
+
+RANDOM = np.random.default_rng(0)
+FILTERS: list[tuple[Callable[[Candidates], Candidates], Callable[[Any], Any]]] = [
+    *((partial(filters.top_k, k=k), partial(define_top_k, k=k)) for k in (1, 2, 5, 100)),
+    *((partial(filters.top_p, p=p), partial(define_top_p, p=p)) for p in (0.05, 0.33, 0.77, 0.951)),
+    *((partial(filters.min_p, p=p), partial(define_min_p, p=p)) for p in (0.051, 0.301, 1.0)),
+    *((partial(filters.typical, p=p), partial(define_typical, p=p)) for p in (0.11, 0.513, 0.9)),
+    *(
+        (
+            partial(filters.exclude_top, probability=1.0, threshold=t, random=RANDOM),
+            partial(define_xtc, threshold=t),
+        )
+        for t in (0.0, 0.051, 0.303, 0.7)
     ),
-    st.sampled_from([0.3, 0.7, 1.0, 2.0]),
-    st.sampled_from([0, 1, 2, 5, 100]),
-    st.sampled_from([0.05, 0.33, 0.77, 0.951, 1.0]),
-    st.sampled_from([0.0, 0.051, 0.301, 1.0]),
+    *((partial(filters.temperature, value=t), lambda scores, t=t: scores / t) for t in (0.3, 1.7)),
+]
+
+
+@pytest.mark.parametrize(("ours", "definition"), FILTERS)
+@settings(max_examples=40)
+@given(logits=ROWS)
+def test_each_filter_is_its_definition(ours: Any, definition: Any, logits: Any) -> None:
+    want = definition(torch.from_numpy(logits)).softmax(-1).numpy()
+    np.testing.assert_allclose(as_row(ours(Candidates.of(logits)), len(logits)), want, atol=1e-9)
+
+
+@given(
+    logits=ROWS,
+    temperature=st.sampled_from([0.3, 1.0, 2.0]),
+    top_k=st.sampled_from([0, 1, 5]),
+    typical_p=st.sampled_from([0.513, 1.0]),
+    top_p=st.sampled_from([0.33, 0.951, 1.0]),
+    min_p=st.sampled_from([0.0, 0.051]),
 )
-def test_filters_are_hugging_faces(
-    logits: Any, temperature: float, top_k: int, top_p: float, min_p: float
+def test_the_order_is_that_of_llama_cpp(
+    logits: Any, temperature: float, top_k: int, typical_p: float, top_p: float, min_p: float
 ) -> None:
-    options = Sampling(temperature, top_k, top_p, min_p)
-    np.testing.assert_allclose(as_row(logits, options), by_definition(logits, options), atol=1e-9)
+    scores = torch.from_numpy(logits)
+    scores = define_top_k(scores, top_k) if top_k else scores
+    scores = define_typical(scores, typical_p) if typical_p < 1 else scores
+    scores = define_top_p(scores, top_p) if top_p < 1 else scores
+    scores = define_min_p(scores, min_p) if min_p else scores
+    want = (scores / temperature).softmax(-1).numpy()
+    options = Sampling(temperature, top_k, top_p, min_p, typical_p)
+    np.testing.assert_allclose(
+        as_row(Sampler(options).candidates(logits), len(logits)), want, atol=1e-9, rtol=1e-7
+    )
 
 
 def test_ties_at_the_kth_place_stay() -> None:
-    assert np.count_nonzero(as_row(np.array([1.0, 2.0, 1.0, 0.0]), Sampling(1.0, top_k=2))) == 3
+    assert len(filters.top_k(Candidates.of(np.array([1.0, 2.0, 1.0, 0.0])), 2)) == 3
 
 
-def test_zero_temperature_is_greedy() -> None:
-    sampler = Sampler(Sampling(temperature=0, top_k=3, seed=1))
+def test_xtc_happens_as_often_as_it_should() -> None:
+    sampler = Sampler(Sampling(1.0, xtc_probability=0.25, seed=0))
+    happened = sum(len(sampler.candidates(LOGITS)) < len(LOGITS) for _ in range(2000))
+    assert happened / 2000 == pytest.approx(0.25, abs=0.03)
+
+
+def test_excluded_tokens_are_never_candidates() -> None:
+    logits = np.array([-np.inf, 1.0, -np.inf, 2.0])
+    options = Sampling(1.0, typical_p=0.9, logit_bias={0: 5.0, 3: -50.0}, presence_penalty=1.0)
+    assert Sampler(options, prompt=[0, 1]).choose(logits) == 1
+    with pytest.raises(InputError, match="excludes every token"):
+        Sampler(Sampling()).choose(np.full(3, -np.inf))
+
+
+# -- greedy -------------------------------------------------------------------------------------
+
+
+def test_zero_temperature_is_greedy_whatever_the_filters_are() -> None:
+    sampler = Sampler(Sampling(0, top_k=3, typical_p=0.1, xtc_probability=1.0, xtc_threshold=0.0, seed=1))
     assert [sampler.choose(LOGITS) for _ in range(5)] == [1] * 5
 
 
@@ -74,20 +154,79 @@ def test_greedy_takes_the_first_of_equals() -> None:
     assert Sampler(Sampling()).choose(np.array([0.0, 2.0, 2.0], np.float32)) == 1
 
 
-def test_repetition_penalty_divides_the_positive_and_multiplies_the_negative() -> None:
-    scores = LOGITS.copy()
-    penalize(scores, {1, 3, 99}, 2.0)
-    assert scores.tolist() == [1.0, 1.5, 2.0, -2.0, 0.0]
+# -- penalties ----------------------------------------------------------------------------------
 
 
-def test_repetition_penalty_counts_the_prompt_and_the_answer() -> None:
-    sampler = Sampler(Sampling(repetition_penalty=4.0), seen=[1])
+@given(
+    logits=ROWS,
+    text=st.lists(st.integers(0, 50), max_size=30),
+    last=st.sampled_from([-1, 0, 3, 64]),
+    repetition=st.sampled_from([0.7, 1.0, 1.3]),
+    presence=st.sampled_from([-0.5, 0.0, 1.5]),
+    frequency=st.sampled_from([0.0, 0.25]),
+)
+def test_penalties_are_their_definition(
+    logits: Any, text: list[int], last: int, repetition: float, presence: float, frequency: float
+) -> None:
+    want = logits.copy()
+    recent = text if last < 0 else text[len(text) - min(last, len(text)) :]
+    for token in set(recent):
+        if token < len(want):
+            want[token] = want[token] * repetition if want[token] <= 0 else want[token] / repetition
+            want[token] -= presence + frequency * recent.count(token)
+    got = penalize(Candidates.of(logits), text, last, repetition, presence, frequency)
+    np.testing.assert_allclose(got.logits, want, atol=1e-12)
+
+
+def test_penalties_count_the_prompt_and_the_answer() -> None:
+    sampler = Sampler(Sampling(repetition_penalty=4.0), prompt=[1])
     assert [sampler.choose(LOGITS) for _ in range(3)] == [2, 0, 1]
+
+
+def test_bias_is_added() -> None:
+    got = bias(Candidates.of(LOGITS), {0: 10.0, 3: -2.5, 77: 1.0})
+    np.testing.assert_array_equal(got.logits, [11.0, 3.0, 2.0, -3.5, 0.0])
+
+
+@given(st.lists(st.integers(0, 3), max_size=25), st.sets(st.integers(0, 3), max_size=1))
+def test_repetitions_are_found(text: list[int], breakers: set[int]) -> None:
+    """By trying every length of the end of the text at every earlier place."""
+    want: dict[int, int] = {}
+    for length in range(1, len(text)):
+        end = text[-length:]
+        if breakers & set(end):
+            break
+        for start in range(len(text) - length):
+            if text[start : start + length] == end:
+                want[text[start + length]] = length
+    assert repetitions(text, breakers) == want
+
+
+def test_dry_grows_with_the_length_of_the_repetition() -> None:
+    text = [1, 2, 3, 4, 0, 2, 3, 0, 1, 2, 3]  # 1 2 3 was followed by 4, and 2 3 by 0
+    got = dry(Candidates.of(LOGITS), text, -1, 2.0, 1.5, 2, ())
+    np.testing.assert_allclose(got.logits, LOGITS - [2.0, 0, 0, 0, 2.0 * 1.5])
+    short = dry(Candidates.of(LOGITS), text, 6, 2.0, 1.5, 2, ())
+    np.testing.assert_allclose(short.logits, LOGITS - [2.0, 0, 0, 0, 0])
+    assert np.isfinite(dry(Candidates.of(LOGITS), [1] * 5000, -1, 1.0, 1e9, 1, ()).logits).all()
+
+
+def test_dry_stops_a_loop() -> None:
+    def ends(options: Sampling, breakers: frozenset[int] = frozenset()) -> list[int]:
+        sampler = Sampler(options, [1, 2, 3, 1, 2, 3, 1], breakers)
+        return [sampler.choose(np.array([0.0, 0.0, 1.0, 0.0, 0.5]))]
+
+    assert ends(Sampling()) == [2]
+    assert ends(Sampling(dry_multiplier=5.0)) == [4]
+    assert ends(Sampling(dry_multiplier=5.0), frozenset([3, 1])) == [2]
+
+
+# -- drawing ------------------------------------------------------------------------------------
 
 
 def test_seeds_reproduce_and_differ() -> None:
     def draws(seed: int) -> list[int]:
-        sampler = Sampler(Sampling(1.0, seed=seed))
+        sampler = Sampler(Sampling(1.0, xtc_probability=0.5, seed=seed))
         return [sampler.choose(LOGITS) for _ in range(40)]
 
     assert draws(3) == draws(3)
@@ -95,10 +234,9 @@ def test_seeds_reproduce_and_differ() -> None:
 
 
 def test_draws_follow_the_distribution() -> None:
-    options = Sampling(1.0, top_k=3, seed=0)
-    sampler = Sampler(options)
+    sampler = Sampler(Sampling(1.0, top_k=3, seed=0))
+    want = as_row(sampler.candidates(LOGITS), len(LOGITS))
     counts = Counter(sampler.choose(LOGITS) for _ in range(4000))
-    want = as_row(LOGITS, options)
     assert set(counts) == {0, 1, 2}
     for token, count in counts.items():
         assert count / 4000 == pytest.approx(want[token], abs=0.03)
@@ -112,7 +250,14 @@ def test_draws_follow_the_distribution() -> None:
         {"top_p": 0},
         {"top_p": 1.5},
         {"min_p": 2},
+        {"typical_p": 0},
+        {"xtc_probability": 1.1},
         {"repetition_penalty": 0},
+        {"presence_penalty": float("inf")},
+        {"penalty_last_n": -2},
+        {"dry_base": 0.5},
+        {"dry_allowed_length": 0},
+        {"logit_bias": {3: float("nan")}},
     ],
 )
 def test_senseless_values_are_refused_by_name(options: dict[str, Any]) -> None:

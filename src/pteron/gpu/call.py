@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from pteron.gpu.buffers import Buffers
-from pteron.gpu.device import Buffer, Copy, Device
+from pteron.gpu.device import Buffer, Copy
 from pteron.gpu.executor import Executor
-from pteron.gpu.staging import Pending, StagingPool
+from pteron.gpu.staging import Pending
 from pteron.gpu.state import State
 from pteron.ir.live import Live
 from pteron.ir.values import Shape, Tensor, ValueId, numel
@@ -114,20 +113,3 @@ def launch(
     submission = executor.run(state, before, after)
     pending.arrives_in(staging, used[-1].place + aligned(used[-1].nbytes, 8), submission)
     return pending
-
-
-def read_back(device: Device, buffer: Buffer, nbytes: int, finish: Callable[[memoryview], T]) -> T:
-    """Read the first bytes of a buffer right now."""
-    nbytes = aligned(nbytes, 4)
-    owned = Buffers(device)
-    try:
-        with device.lock:
-            device.check_usable()
-            pool = StagingPool(owned, nbytes)
-            pending = Pending(finish)
-            staging = pool.take(pending)
-            submission = device.submit((), (), [(buffer, 0, staging.buffer, 0, nbytes)])
-            pending.arrives_in(staging, nbytes, submission)
-        return pending.result()
-    finally:
-        owned.free()

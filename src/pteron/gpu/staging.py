@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, TypeVar
 
 from pteron.errors import PteronError
 from pteron.gpu.buffers import Buffers
-from pteron.gpu.device import Buffer, Device, Submission
+from pteron.gpu.device import Buffer, Copy, Device, Submission
+from pteron.plan.memory import aligned
 
 T = TypeVar("T")
 
@@ -147,3 +148,31 @@ class Pending(Generic[T]):
 
     async def _arrive(self) -> T:
         return self.result() if self.done else await asyncio.to_thread(self.result)
+
+
+def read_back(device: Device, buffer: Buffer, nbytes: int, finish: Callable[[memoryview], T]) -> T:
+    """Read the first bytes of a buffer right now."""
+    return read_parts(device, buffer, [(0, aligned(nbytes, 4))], finish)
+
+
+def read_parts(
+    device: Device, buffer: Buffer, parts: Sequence[tuple[int, int]], finish: Callable[[memoryview], T]
+) -> T:
+    """Read parts (offset, bytes) of a buffer right now, one after the other into one block of memory."""
+    nbytes = sum(size for _, size in parts)
+    owned = Buffers(device)
+    try:
+        with device.lock:
+            device.check_usable()
+            pool = StagingPool(owned, nbytes)
+            pending = Pending(finish)
+            staging = pool.take(pending)
+            copies: list[Copy] = []
+            place = 0
+            for offset, size in parts:
+                copies.append((buffer, offset, staging.buffer, place, size))
+                place += size
+            pending.arrives_in(staging, nbytes, device.submit((), (), copies))
+        return pending.result()
+    finally:
+        owned.free()

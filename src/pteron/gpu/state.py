@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pteron.errors import PteronError
+from pteron.errors import InputError, PteronError
 from pteron.gpu.buffers import Buffers
 from pteron.gpu.device import BindGroup, Buffer, Command, Copy
-from pteron.ir.values import ValueId
+from pteron.gpu.staging import read_parts
+from pteron.ir.values import Tensor, ValueId, numel
 from pteron.plan.memory import aligned
 
 if TYPE_CHECKING:
     from pteron.gpu.executor import Executor, Site
+
+
+# The bytes (offset, count) of a state's tensor that are read, written or copied.
+Part: TypeAlias = Callable[[Tensor], list[tuple[int, int]]]
+
+
+def everything(tensor: Tensor) -> list[tuple[int, int]]:
+    return [(0, aligned(tensor.max_nbytes))]
+
+
+def first_positions(count: int, length: int) -> Part:
+    """The first `count` positions of KV caches that have room for `length` positions.
+
+    The positions of a cache are the dimension of this length. A tensor is taken whole if it has no such
+    dimension, or two, or if its positions do not begin at whole words.
+    """
+
+    def part(tensor: Tensor) -> list[tuple[int, int]]:
+        found = [d for d, size in enumerate(tensor.max_shape) if size == length]
+        if len(found) != 1:
+            return everything(tensor)
+        row = numel(tensor.max_shape[found[0] + 1 :]) * tensor.dtype.itemsize
+        if row % 4:
+            return everything(tensor)
+        blocks = numel(tensor.max_shape[: found[0]])
+        return [(block * length * row, count * row) for block in range(blocks)] if count else []
+
+    return part
 
 
 class State:
@@ -45,6 +75,49 @@ class State:
                 if value in pristine
             ]
             device.clear(buffer for value, buffer in self.buffers.items() if value not in pristine)
+            if copies:
+                device.submit(copies, (), ())
+
+    def read(self, part: Part = everything) -> list[bytes]:
+        """The contents of each tensor, or of a part of it, in the order of the program."""
+        self.check_open()
+        contents = []
+        for tensor in self.executor.graph.states:
+            spans = part(tensor)
+            buffer = self.buffers[tensor.id]
+            contents.append(read_parts(self.executor.device, buffer, spans, bytes) if spans else b"")
+        return contents
+
+    def sizes(self, part: Part = everything) -> list[int]:
+        """How many bytes `read` gives, and `write` takes, for each tensor."""
+        return [sum(size for _, size in part(tensor)) for tensor in self.executor.graph.states]
+
+    def write(self, contents: Sequence[bytes | memoryview], part: Part = everything) -> None:
+        """Write what `read` gave for the same part. Nothing changes if a size is wrong."""
+        if [len(data) for data in contents] != self.sizes(part):
+            raise InputError("the contents do not have the sizes of this state's tensors")
+        device = self.executor.device
+        with device.lock:
+            self.check_open()
+            for tensor, data in zip(self.executor.graph.states, contents, strict=True):
+                place = 0
+                for offset, size in part(tensor):
+                    device.write(self.buffers[tensor.id], offset, data[place : place + size])
+                    place += size
+
+    def copy_from(self, other: State, part: Part = everything) -> None:
+        """Copy the contents of another state of the same method, on the GPU."""
+        if other.executor is not self.executor:
+            raise InputError("the other state belongs to another method or device")
+        device = self.executor.device
+        with device.lock:
+            self.check_open()
+            other.check_open()
+            copies: list[Copy] = [
+                (other.buffers[tensor.id], offset, self.buffers[tensor.id], offset, size)
+                for tensor in self.executor.graph.states
+                for offset, size in part(tensor)
+            ]
             if copies:
                 device.submit(copies, (), ())
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pteron.llm.chat_template import ChatTemplate
 from pteron.llm.compare import Comparison, compare
-from pteron.llm.generate import ContextFull, Generation, Piece, Stream
+from pteron.llm.context import ContextFull
+from pteron.llm.generate import Generation, Piece, Stream
+from pteron.llm.logprobs import TokenLogprob
 from pteron.llm.model import LanguageModel, load
 from pteron.llm.options import Options
 from pteron.llm.sampling import Sampler, Sampling
@@ -34,6 +36,7 @@ __all__ = [
     "Session",
     "Stats",
     "Stream",
+    "TokenLogprob",
     "Tokenizer",
     "compare",
     "convert",

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pteron.errors import UnsupportedError
-from pteron.gpu.state import State
+from pteron.errors import InputError, UnsupportedError
+from pteron.gpu.state import Part, State, first_positions
 from pteron.method import IOInfo
 from pteron.program import Program
 
@@ -30,10 +30,15 @@ class Decoder:
         self.vocab_size: int = self.method.outputs[0].max_shape[-1]
         self.bos_id: int | None = self._constant("get_bos_id", None)
         self.eos_ids = frozenset(_as_tuple(self._constant("get_eos_ids", ())))
-        stated = self._constant("get_max_context_len", None) or self._constant(
+        self._capacity: int = self._constant("get_max_context_len", None) or self._constant(
             "get_max_seq_len", self.max_length
         )
-        self.context_length = min(context_length or stated, stated)
+        if context_length is not None and not 1 <= context_length <= self._capacity:
+            raise InputError(
+                f"context_length is {context_length}: the KV caches of this program have room for 1 to "
+                f"{self._capacity} tokens"
+            )
+        self.context_length = context_length or self._capacity
 
     @staticmethod
     def _check_inputs(inputs: Sequence[IOInfo]) -> tuple[IOInfo, IOInfo]:
@@ -52,6 +57,15 @@ class Decoder:
 
     def new_state(self) -> State:
         return self.method.new_state()
+
+    @property
+    def kv_nbytes(self) -> int:
+        """The size of the KV caches of one conversation, on the GPU."""
+        return self.method.memory.state
+
+    def positions(self, count: int) -> Part:
+        """The part of a state that holds the first tokens."""
+        return first_positions(count, self._capacity)
 
     def logits(self, tokens: Sequence[int], position: int, state: State) -> np.ndarray[Any, Any]:
         """Run up to `max_length` tokens at a position. Returns the logits after the last token."""

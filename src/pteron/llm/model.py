@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from copy import copy
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -14,8 +16,9 @@ from pteron.errors import FormatError, InputError, PteronError
 from pteron.extras import needs
 from pteron.llm.bounded import Worker
 from pteron.llm.chat_template import ChatTemplate, Message
+from pteron.llm.context import ContextFull, ContextPolicy, ContextWindow, TextWindow, TurnWindow, check_room
 from pteron.llm.decoder import Decoder
-from pteron.llm.generate import ContextFull, Generation, Prompt, Stream, check_room, collect
+from pteron.llm.generate import Generation, Prompt, Stream, collect
 from pteron.llm.options import Options, split
 from pteron.llm.session import Session, SessionPool
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker, special_tokens
@@ -163,6 +166,10 @@ class Companions:
         return {name: text for name, text in known.items() if text} | special_tokens(self._config())
 
 
+def _is_messages(prompt: Prompt) -> bool:
+    return not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
+
+
 class LanguageModel:
     """Generates text. Threads may share it. Answers at the same time have separate KV states.
 
@@ -193,6 +200,7 @@ class LanguageModel:
             else None
         )
         self.sessions = SessionPool(self)
+        self._containing: dict[tuple[str, ...], frozenset[int]] = {}
         self.context_length = decoder.context_length
         self.max_length = decoder.max_length
         self.eos_ids = decoder.eos_ids or self._eos_by_name()
@@ -213,8 +221,19 @@ class LanguageModel:
 
         allow_special: see `encode`. For the other options see `Options`.
         """
-        sampling, limits = split(options)
-        return Stream(self, self.encode(prompt, allow_special=allow_special), sampling, limits, session)
+        sampling, rest = split(options)
+        return Stream(self, self._window(prompt, rest.context_policy, allow_special), sampling, rest, session)
+
+    def _window(self, prompt: Prompt, policy: ContextPolicy, allow_special: bool) -> ContextWindow:
+        """A prompt as the part of it that is in the context."""
+        messages = cast(Sequence[Message], prompt) if _is_messages(prompt) else None
+        if policy == "shift" and messages is not None:
+            encode = partial(self.encode, allow_special=allow_special)
+            return TurnWindow(messages, self.context_length, encode)
+        tokens = self.encode(prompt, allow_special=allow_special)
+        if policy == "shift":
+            return TextWindow(tokens, self.context_length, self.decoder.bos_id)
+        return ContextWindow(tokens, self.context_length, messages)
 
     def generate(
         self,
@@ -228,9 +247,61 @@ class LanguageModel:
         with self.stream(prompt, session=session, allow_special=allow_special, **options) as stream:
             return collect(stream)
 
+    def streams(
+        self, prompt: Prompt, n: int, *, allow_special: bool = False, **options: Unpack[Options]
+    ) -> list[Stream]:
+        """Several answers to one prompt, to run in any order or in turn. The prompt is read once.
+
+        With a seed, the answers have the seeds `seed`, `seed + 1` and so on.
+        """
+        if n < 1:
+            raise InputError(f"n is {n}: expected 1 or more")
+        sampling, rest = split(options)
+        window = self._window(prompt, rest.context_policy, allow_special)
+        first = Stream(self, window, sampling, rest)
+        others = []
+        for number in range(1, n):
+            seed = None if sampling.seed is None else sampling.seed + number
+            others.append(Stream(self, copy(window), replace(sampling, seed=seed), rest, leader=first))
+        return [first, *others]
+
+    def choices(
+        self, prompt: Prompt, n: int, *, allow_special: bool = False, **options: Unpack[Options]
+    ) -> list[Generation]:
+        """Several complete answers to one prompt, one after the other. See `streams`."""
+        made = []
+        for stream in self.streams(prompt, n, allow_special=allow_special, **options):
+            with stream:
+                made.append(collect(stream))
+        return made
+
+    def tokens_containing(self, texts: Sequence[str]) -> frozenset[int]:
+        """The tokens that contain one of these texts. The result is remembered."""
+        key = tuple(texts)
+        if key not in self._containing:
+            words = (
+                self.tokenizer.decode([t], skip_special_tokens=False) for t in range(self.decoder.vocab_size)
+            )
+            self._containing[key] = frozenset(
+                token for token, word in enumerate(words) if any(text in word for text in key)
+            )
+        return self._containing[key]
+
     def session(self) -> Session:
         """A new conversation with its own KV state, on the same weights."""
         return Session(self)
+
+    def load_session(self, path: str | Path) -> Session:
+        """A conversation that `Session.save` has written. Nothing of it is computed again.
+
+        It must have been saved with the same model: the same file, on any GPU.
+        """
+        return Session.load(self, path)
+
+    @cached_property
+    def identity(self) -> str:
+        """The digest of the model's file and its weights."""
+        return self.program.file.digest()
 
     def encode(self, prompt: Prompt, *, allow_special: bool = False) -> list[int]:
         """A prompt as tokens. Text gets the special tokens at its start; messages use the chat template.
@@ -242,7 +313,7 @@ class LanguageModel:
         try:
             if isinstance(prompt, str):
                 return self._with_bos(self.tokenizer.encode(prompt, most=self.context_length))
-            if len(prompt) and isinstance(prompt[0], Mapping):
+            if _is_messages(prompt):
                 parts = self._chat_parts(cast(Sequence[Message], prompt), as_text=not allow_special)
                 return self.tokenizer.encode(parts, add_special_tokens=False, most=self.context_length)
         except TooLong:

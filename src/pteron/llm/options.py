@@ -1,4 +1,4 @@
-"""The options of a generation."""
+"""The options of an answer."""
 
 from __future__ import annotations
 
@@ -7,32 +7,53 @@ from dataclasses import dataclass, fields
 from typing import Any, TypedDict
 
 from pteron.errors import InputError
+from pteron.llm.context import POLICIES, ContextPolicy
 from pteron.llm.sampling import Sampling
 
 
 class Options(TypedDict, total=False):
-    """The options of `stream` and `generate`. `Sampling` and `GenerationLimits` explain them."""
+    """The options of `stream` and `generate`. `Sampling` and `AnswerOptions` explain them."""
 
     temperature: float
     top_k: int
     top_p: float
     min_p: float
+    typical_p: float
+    xtc_probability: float
+    xtc_threshold: float
     repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    penalty_last_n: int
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_last_n: int
+    dry_breakers: tuple[str, ...]
+    logit_bias: Mapping[int, float]
     seed: int | None
     max_new_tokens: int | None
     stop: str | Sequence[str]
     eos_token_id: int | Sequence[int] | None
+    context_policy: ContextPolicy
+    logprobs: bool
+    top_logprobs: int
     prefill_chunk: int | None
     on_prefill: Callable[[int, int], None] | None
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationLimits:
-    """When a generation ends, and how its prompt is read.
+class AnswerOptions:
+    """When an answer ends, what is told about its tokens, and how its prompt is read.
 
     max_new_tokens: None: until the model ends its answer, or the context is full.
     stop: the text ends before the first of these strings.
     eos_token_id: tokens that end the text, instead of the model's own. An empty list: none.
+    context_policy: what to do when the context is full. "stop": the answer ends; a prompt that is too long is
+        refused. "shift": the oldest turns are dropped (the system prompt stays), and the rest is read again.
+        If the prompt is a text, its older half is dropped.
+    logprobs: give each piece the log probability of its token.
+    top_logprobs: and those of so many most probable tokens in its place.
     prefill_chunk: tokens of the prompt per run. Default: as many as the program accepts.
     on_prefill: called after each chunk of the prompt, with the number of tokens done and the total.
     """
@@ -40,6 +61,9 @@ class GenerationLimits:
     max_new_tokens: int | None = None
     stop: str | Sequence[str] = ()
     eos_token_id: int | Sequence[int] | None = None
+    context_policy: ContextPolicy = "stop"
+    logprobs: bool = False
+    top_logprobs: int = 0
     prefill_chunk: int | None = None
     on_prefill: Callable[[int, int], None] | None = None
 
@@ -50,6 +74,10 @@ class GenerationLimits:
                 raise InputError(f"{name} is {value}: expected 1 or more, or None")
         if "" in self.stops:
             raise InputError("stop has an empty string, which every text contains")
+        if self.context_policy not in POLICIES:
+            raise InputError(f"context_policy is {self.context_policy!r}: expected {' or '.join(POLICIES)}")
+        if self.top_logprobs < 0:
+            raise InputError(f"top_logprobs is {self.top_logprobs}: expected 0 or more")
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -62,14 +90,14 @@ class GenerationLimits:
         return frozenset([self.eos_token_id] if isinstance(self.eos_token_id, int) else self.eos_token_id)
 
 
-def split(options: Mapping[str, Any]) -> tuple[Sampling, GenerationLimits]:
-    """Divide options into sampling and limits. A TypeError names unknown options."""
-    sampling, limits = ({f.name for f in fields(kind)} for kind in (Sampling, GenerationLimits))
-    unknown = options.keys() - sampling - limits
+def split(options: Mapping[str, Any]) -> tuple[Sampling, AnswerOptions]:
+    """Divide options by what they are about. A TypeError names unknown options."""
+    sampling, answer = ({f.name for f in fields(kind)} for kind in (Sampling, AnswerOptions))
+    unknown = options.keys() - sampling - answer
     if unknown:
-        known = ", ".join(sorted(sampling | limits))
+        known = ", ".join(sorted(sampling | answer))
         raise TypeError(f"unknown option {', '.join(sorted(unknown))}; the options are: {known}")
     return (
         Sampling(**{name: value for name, value in options.items() if name in sampling}),
-        GenerationLimits(**{name: value for name, value in options.items() if name in limits}),
+        AnswerOptions(**{name: value for name, value in options.items() if name in answer}),
     )

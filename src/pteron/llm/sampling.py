@@ -1,16 +1,20 @@
-"""Choose a token from logits, with the names, meanings and order of Hugging Face."""
+"""Choose a token from logits, with the methods of llama.cpp in its default order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from pteron.errors import InputError
+from pteron.llm import candidates as filters
+from pteron.llm import penalties
+from pteron.llm.candidates import Candidates
 
-Row: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+Step: TypeAlias = Callable[[Candidates], Candidates]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,18 @@ class Sampling:
     top_k: keep the k most probable tokens; 0: all.
     top_p: keep the most probable tokens until their probabilities add up to p; 1: all.
     min_p: keep tokens whose probability is at least this fraction of the highest one; 0: all.
+    typical_p: keep the tokens whose surprise is nearest to the expected one, with this total; 1: all.
+    xtc_probability: how often to remove the tokens above `xtc_threshold`, except the least probable of them.
     repetition_penalty: above 1, tokens that are already in the text become less probable.
+    presence_penalty: is subtracted from the logits of tokens that are in the text.
+    frequency_penalty: is subtracted once for each time that a token is in the text.
+    penalty_last_n: these three look at so many last tokens of the text; -1: at all, 0: at none.
+    dry_multiplier: above 0, a token that continues a repetition of n tokens is penalized by
+        dry_multiplier * dry_base ** (n - dry_allowed_length).
+    dry_allowed_length: shorter repetitions are not penalized.
+    dry_last_n: look for repetitions in so many last tokens; -1: in all.
+    dry_breakers: a repetition does not extend over tokens that contain one of these texts.
+    logit_bias: numbers to add to the logits of some tokens.
     seed: the same seed gives the same text; None: a random seed.
     """
 
@@ -29,82 +44,125 @@ class Sampling:
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    typical_p: float = 1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
     repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    penalty_last_n: int = 64
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_last_n: int = -1
+    dry_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        _check("temperature", self.temperature, self.temperature >= 0, "0 or more")
-        _check("top_k", self.top_k, self.top_k >= 0, "0 or more")
-        _check("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
-        _check("min_p", self.min_p, 0 <= self.min_p <= 1, "between 0 and 1")
+        for name in ("temperature", "top_k", "dry_multiplier"):
+            _check(name, value := getattr(self, name), value >= 0, "0 or more")
+        for name in ("top_p", "typical_p"):
+            _check(name, value := getattr(self, name), 0 < value <= 1, "above 0 and at most 1")
+        for name in ("min_p", "xtc_probability", "xtc_threshold"):
+            _check(name, value := getattr(self, name), 0 <= value <= 1, "between 0 and 1")
+        for name in ("penalty_last_n", "dry_last_n"):
+            _check(name, value := getattr(self, name), value >= -1, "-1 or more")
         _check("repetition_penalty", self.repetition_penalty, self.repetition_penalty > 0, "above 0")
+        _check("dry_base", self.dry_base, self.dry_base >= 1, "1 or more")
+        _check("dry_allowed_length", self.dry_allowed_length, self.dry_allowed_length >= 1, "1 or more")
         _check("seed", self.seed, self.seed is None or self.seed >= 0, "0 or more")
+        for name in ("presence_penalty", "frequency_penalty"):
+            _check(name, value := getattr(self, name), np.isfinite(value), "a finite number")
+        for token, value in self.logit_bias.items():
+            _check(f"logit_bias of token {token}", value, np.isfinite(value), "a finite number")
+
+    @property
+    def penalizes(self) -> bool:
+        """Whether the tokens of the text are penalized."""
+        neutral = self.repetition_penalty == 1 and self.presence_penalty == self.frequency_penalty == 0
+        return not neutral and self.penalty_last_n != 0
+
+
+def chain(
+    options: Sampling, text: list[int], random: np.random.Generator, breakers: Collection[int]
+) -> list[Step]:
+    """The steps from all tokens to those that may be drawn. Steps without an effect are left out.
+
+    text: the tokens so far; the caller adds each new one. breakers: the tokens that end a repetition.
+    """
+    o = options
+    steps: list[tuple[bool, Step]] = [
+        (bool(o.logit_bias), partial(penalties.bias, biases=o.logit_bias)),
+        (
+            o.penalizes,
+            partial(
+                penalties.penalize,
+                text=text,
+                last=o.penalty_last_n,
+                repetition=o.repetition_penalty,
+                presence=o.presence_penalty,
+                frequency=o.frequency_penalty,
+            ),
+        ),
+        (
+            o.dry_multiplier > 0,
+            partial(
+                penalties.dry,
+                text=text,
+                last=o.dry_last_n,
+                multiplier=o.dry_multiplier,
+                base=o.dry_base,
+                allowed_length=o.dry_allowed_length,
+                breakers=breakers,
+            ),
+        ),
+        (o.temperature == 0, filters.greedy),
+        (o.top_k > 0, partial(filters.top_k, k=o.top_k)),
+        (o.typical_p < 1, partial(filters.typical, p=o.typical_p)),
+        (o.top_p < 1, partial(filters.top_p, p=o.top_p)),
+        (o.min_p > 0, partial(filters.min_p, p=o.min_p)),
+        (
+            o.xtc_probability > 0,
+            partial(
+                filters.exclude_top, probability=o.xtc_probability, threshold=o.xtc_threshold, random=random
+            ),
+        ),
+        (o.temperature not in (0, 1), partial(filters.temperature, value=o.temperature)),
+    ]
+    return [step for has_effect, step in steps if has_effect]
 
 
 class Sampler:
     """Chooses the tokens of one generation."""
 
-    def __init__(self, sampling: Sampling, seen: Iterable[int] = ()) -> None:
-        """`seen` are the tokens of the prompt. The repetition penalty applies to them too."""
+    def __init__(
+        self, sampling: Sampling, prompt: Iterable[int] = (), breakers: Collection[int] = ()
+    ) -> None:
+        """Penalties apply to the tokens of the prompt too. `breakers` are the tokens of `dry_breakers`."""
         self.sampling = sampling
         self._random = np.random.default_rng(sampling.seed)
-        self._seen = set(seen)
+        self._text = list(prompt)
+        self._steps = chain(sampling, self._text, self._random, breakers)
 
     def choose(self, logits: np.ndarray[Any, Any]) -> int:
-        scores = logits.astype(np.float64)
-        if np.isnan(scores).any():
-            raise InputError(
-                "the model's logits are not numbers: the weights or the adapter's arithmetic are wrong"
-            )
-        options = self.sampling
-        if options.repetition_penalty != 1.0:
-            penalize(scores, self._seen, options.repetition_penalty)
-        token = int(scores.argmax()) if options.temperature == 0 else self._draw(scores)
-        self._seen.add(token)
+        token = self._draw(self.candidates(logits))
+        self._text.append(token)
         return token
 
-    def _draw(self, scores: Row) -> int:
-        tokens, probabilities = distribution(scores, self.sampling)
-        bounds = probabilities.cumsum()
+    def candidates(self, logits: np.ndarray[Any, Any]) -> Candidates:
+        """The tokens that may be drawn next."""
+        left = Candidates.of(logits)
+        for step in self._steps:
+            left = step(left)
+        return left
+
+    def _draw(self, left: Candidates) -> int:
+        if len(left) == 1:
+            return int(left.tokens[0])
+        bounds = left.probabilities.cumsum()
         place = bounds.searchsorted(self._random.random() * bounds[-1], side="right")
-        return int(tokens[min(int(place), len(tokens) - 1)])
-
-
-def penalize(scores: Row, seen: set[int], penalty: float) -> None:
-    """Divide positive scores and multiply negative ones: both make a token less probable."""
-    places = np.fromiter((t for t in seen if t < len(scores)), np.int64)
-    found = scores[places]
-    scores[places] = np.where(found < 0, found * penalty, found / penalty)
-
-
-def distribution(scores: Row, options: Sampling) -> tuple[np.ndarray[Any, Any], Row]:
-    """The tokens that may be drawn, and their probabilities.
-
-    The order is temperature, top-k, top-p, min-p. Each filter works on the result of the one before.
-    """
-    tokens = np.arange(len(scores))
-    if 0 < options.top_k < len(scores):
-        # Keep ties with the k-th score, so the result does not depend on the order of equal tokens.
-        least = np.partition(scores, -options.top_k)[-options.top_k]
-        tokens = np.flatnonzero(scores >= least)
-    probabilities = softmax(scores[tokens], options.temperature)
-    if options.top_p < 1:
-        # The tokens below this bound have less than 1 - p in total: none is kept, so they need no sorting.
-        likely = np.flatnonzero(probabilities >= (1 - options.top_p) / len(probabilities))
-        order = likely[np.argsort(-probabilities[likely], kind="stable")]
-        before = probabilities[order].cumsum() - probabilities[order]
-        kept = order[: max(1, int((before < options.top_p).sum()))]
-        tokens, probabilities = tokens[kept], probabilities[kept]
-    if options.min_p > 0:
-        likely = probabilities >= options.min_p * probabilities.max()
-        tokens, probabilities = tokens[likely], probabilities[likely]
-    return tokens, probabilities / probabilities.sum()
-
-
-def softmax(scores: Row, temperature: float) -> Row:
-    powers: Row = np.exp((scores - scores.max()) / temperature)
-    powers /= powers.sum()
-    return powers
+        return int(left.tokens[min(int(place), len(left) - 1)])
 
 
 def _check(name: str, value: Any, good: bool, expected: str) -> None:

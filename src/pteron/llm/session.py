@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from pteron.errors import PteronError
 from pteron.llm.decoder import Decoder
 from pteron.llm.options import Options
+from pteron.llm.session_file import SavedSession, read_session, write_session
 
 if TYPE_CHECKING:
     from pteron.llm.generate import Generation, Prompt, Stream
@@ -32,6 +34,7 @@ class Session:
         self._turn: weakref.ref[Stream] | None = None
         self._lock = threading.RLock()
         self.tokens: list[int] = []  # the tokens in the KV state
+        self.messages: list[dict[str, Any]] = []  # of the last prompt that had messages, and its answer
 
     def stream(self, prompt: Prompt, *, allow_special: bool = False, **options: Unpack[Options]) -> Stream:
         """Stream the answer to the whole conversation."""
@@ -46,6 +49,33 @@ class Session:
         """Forget the conversation."""
         self._end_turn()
         self.tokens.clear()
+        self.messages = []
+
+    def save(self, path: str | Path) -> None:
+        """Write the messages, the tokens and their KV state to a file. An unfinished turn is ended.
+
+        `LanguageModel.load_session` reads the file.
+        """
+        with self._lock:
+            self._end_turn()
+            tokens = list(self.tokens) if self._decoder.method.owns(self._state) else []
+            blocks = self._state.read(self._decoder.positions(len(tokens)))
+            write_session(path, SavedSession(self._model.identity, tokens, self.messages, blocks))
+
+    @classmethod
+    def load(cls, model: LanguageModel, path: str | Path) -> Session:
+        """See `LanguageModel.load_session`."""
+        session = cls(model)
+        state, positions = session._state, session._decoder.positions
+        try:
+            saved = read_session(path, model.identity, lambda count: state.sizes(positions(count)))
+            model.encode(saved.tokens)  # refuses tokens that the model does not have
+            state.write(saved.blocks, positions(len(saved.tokens)))
+        except BaseException:
+            session.close()
+            raise
+        session.tokens, session.messages = saved.tokens, saved.messages
+        return session
 
     def close(self) -> None:
         """Free the KV state."""
@@ -88,6 +118,19 @@ class Session:
         """Keep only the first tokens. The rest of the KV state is overwritten before it is read."""
         del self.tokens[length:]
 
+    def adopt(self, other: Session, prompt: Sequence[int]) -> None:
+        """Copy the beginning of a prompt from another session, if that knows more of it.
+
+        The other session may be in use: whoever changes its KV state needs the device's lock, too.
+        """
+        owns = self._decoder.method.owns
+        with self._decoder.program.device.lock:
+            known, more = self.common_prefix(prompt), other.common_prefix(prompt)
+            if more > known and owns(self._state) and owns(other._state):
+                self.rewind(known)
+                self._state.copy_from(other._state, self._decoder.positions(more))
+                self.tokens.extend(prompt[known:more])
+
     def advance(self, tokens: Sequence[int]) -> np.ndarray[Any, Any]:
         """Run more tokens. Returns the logits after them. If it fails, nothing has changed."""
         logits = self._decoder.logits(tokens, len(self.tokens), self._state)
@@ -96,11 +139,14 @@ class Session:
 
 
 class SessionPool:
-    """Sessions for requests without one: an idle session with the longest common prefix is reused."""
+    """Sessions for requests without one. What another session knows of a prompt is not computed again:
+    an idle session is reused, and the KV state of a busy one is copied.
+    """
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
         self._idle: list[Session] = []
+        self._busy: list[Session] = []
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -114,15 +160,22 @@ class SessionPool:
             yield session
         finally:
             with self._lock:
+                self._busy.remove(session)
                 self._idle.append(session)
 
     def _take(self, prompt: Sequence[int]) -> Session:
+        def knows(session: Session) -> int:
+            return session.common_prefix(prompt)
+
         with self._lock:
-            if self._idle:
-                best = max(self._idle, key=lambda session: session.common_prefix(prompt))
-                self._idle.remove(best)
-                return best
-        return Session(self._model)
+            session = max(self._idle, key=knows, default=None) or Session(self._model)
+            if session in self._idle:
+                self._idle.remove(session)
+            most = max(self._busy, key=knows, default=None)
+            self._busy.append(session)
+        if most is not None and knows(most) > knows(session):
+            session.adopt(most, prompt)
+        return session
 
     def close(self) -> None:
         with self._lock:

@@ -18,6 +18,7 @@ class Stats:
     time_to_first_token: float
     generation_seconds: float  # after the first token
     gpu_nbytes: int  # allocated on the device by all programs and sessions
+    shifts: int = 0  # how often the oldest part of the conversation was dropped: the context was full
 
     @property
     def prompt_tokens_per_second(self) -> float:
@@ -34,12 +35,14 @@ class Stats:
         return _rate(self.generated_tokens - 1, self.generation_seconds)
 
     def __str__(self) -> str:
+        times = "once" if self.shifts == 1 else f"{self.shifts} times"
+        dropped = f"; the context was full, the oldest part was dropped {times}" if self.shifts else ""
         cached = f", {self.cached_tokens} of them cached" if self.cached_tokens else ""
         return (
             f"prompt {self.prompt_tokens} tokens{cached}, {self.prompt_tokens_per_second:.1f} tokens/s; "
             f"generated {self.generated_tokens} tokens, {self.generation_tokens_per_second:.1f} tokens/s; "
             f"first token after {self.time_to_first_token:.2f} s; "
-            f"{self.gpu_nbytes / 2**20:,.0f} MiB on the GPU"
+            f"{self.gpu_nbytes / 2**20:,.0f} MiB on the GPU{dropped}"
         )
 
 

@@ -1,5 +1,6 @@
 """An open `.pte` file: its program, and the bytes that the program refers to."""
 
+import hashlib
 from collections.abc import Iterable
 from os import PathLike
 from types import TracebackType
@@ -100,6 +101,13 @@ class ProgramFile:
                 f"needs {tensor.nbytes} bytes, but {len(data)} are stored"
             )
         return data[: tensor.nbytes]
+
+    def digest(self) -> str:
+        """SHA-256 of the program and of the files with its data."""
+        digest = hashlib.sha256(self._bytes.view)
+        for file in self._external:
+            digest.update(file.digest())
+        return digest.hexdigest()
 
     def close(self) -> None:
         """Close the files. Views that somebody still holds keep their bytes alive."""

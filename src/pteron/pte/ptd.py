@@ -1,5 +1,6 @@
 """`.ptd` files: weights that are stored outside the program, by name."""
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from struct import Struct
@@ -66,6 +67,10 @@ class DataFile(Mapping[str, Region]):
 
     def __len__(self) -> int:
         return len(self._index)
+
+    def digest(self) -> bytes:
+        """SHA-256 of the file."""
+        return hashlib.sha256(self._bytes.view).digest()
 
     def close(self) -> None:
         """Close the file. Views that somebody still holds keep their bytes alive."""

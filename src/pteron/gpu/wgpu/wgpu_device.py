@@ -15,8 +15,8 @@ from typing import Any
 import wgpu
 
 from pteron.errors import DeviceError, OutOfMemory, PteronError
-from pteron.gpu.call import read_back
 from pteron.gpu.device import Buffer, BufferMapping, Command, Copy, Submission
+from pteron.gpu.staging import read_back
 from pteron.gpu.wgpu import native, public
 from pteron.gpu.wgpu.adapters import Adapter, choose
 from pteron.gpu.wgpu.translate import wgpu_errors

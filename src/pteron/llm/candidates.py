@@ -1,0 +1,106 @@
+"""The tokens that may come next, and the filters that remove improbable ones.
+
+A filter takes candidates and returns fewer. Probabilities are always those of the candidates that are left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pteron.errors import InputError
+
+Row: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+Tokens: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Tokens and their logits. A new set has its tokens in ascending order."""
+
+    tokens: Tokens
+    logits: Row
+
+    @classmethod
+    def of(cls, logits: np.ndarray[Any, Any]) -> Candidates:
+        """All tokens, except those that the model excludes (minus infinity)."""
+        wide = logits.astype(np.float64).reshape(-1)
+        if np.isnan(wide).any():
+            raise InputError(
+                "the model's logits are not numbers: the weights or the adapter's arithmetic are wrong"
+            )
+        tokens = np.flatnonzero(wide > -np.inf)
+        if not len(tokens):
+            raise InputError("the model excludes every token: all logits are minus infinity")
+        return cls(tokens, wide[tokens])
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def keep(self, chosen: np.ndarray[Any, Any]) -> Candidates:
+        """The candidates at these positions, in this order; or those where a mask is true."""
+        return Candidates(self.tokens[chosen], self.logits[chosen])
+
+    @property
+    def probabilities(self) -> Row:
+        powers: Row = np.exp(self.logits - self.logits.max())
+        powers /= powers.sum()
+        return powers
+
+
+def greedy(candidates: Candidates) -> Candidates:
+    """Keep the most probable token; of equal ones, the first."""
+    return candidates.keep(np.array([candidates.logits.argmax()]))
+
+
+def top_k(candidates: Candidates, k: int) -> Candidates:
+    """Keep the k most probable tokens, and those as probable as the last of them."""
+    if k >= len(candidates):
+        return candidates
+    return candidates.keep(candidates.logits >= np.partition(candidates.logits, -k)[-k])
+
+
+def top_p(candidates: Candidates, p: float) -> Candidates:
+    """Keep the most probable tokens until their probabilities add up to p."""
+    probabilities = candidates.probabilities
+    # The tokens below this bound have less than 1 - p in total: none is kept, so they need no sorting.
+    likely = np.flatnonzero(probabilities >= (1 - p) / len(probabilities))
+    order = likely[np.argsort(-probabilities[likely], kind="stable")]
+    before = probabilities[order].cumsum() - probabilities[order]
+    return candidates.keep(order[: max(1, int((before < p).sum()))])
+
+
+def min_p(candidates: Candidates, p: float) -> Candidates:
+    """Keep tokens whose probability is at least this fraction of the highest one."""
+    return candidates.keep(candidates.logits >= candidates.logits.max() + np.log(p))
+
+
+def typical(candidates: Candidates, p: float) -> Candidates:
+    """Keep the tokens whose surprise is nearest to the expected one, until their probabilities exceed p."""
+    probabilities = candidates.probabilities
+    surprise = -np.log(np.maximum(probabilities, np.finfo(np.float64).tiny))
+    expected = float(probabilities @ surprise)
+    order = np.argsort(np.abs(surprise - expected), kind="stable")
+    sums = probabilities[order].cumsum()
+    return candidates.keep(order[: 1 + int((sums <= p).sum())])
+
+
+def exclude_top(
+    candidates: Candidates, probability: float, threshold: float, random: np.random.Generator
+) -> Candidates:
+    """XTC: sometimes remove all tokens above a threshold but the least probable of them."""
+    if random.random() >= probability:
+        return candidates
+    probabilities = candidates.probabilities
+    above = np.flatnonzero(probabilities >= threshold)
+    spared = above[np.argsort(-probabilities[above], kind="stable")][-1:]
+    stays = probabilities < threshold
+    stays[spared] = True
+    return candidates.keep(stays)
+
+
+def temperature(candidates: Candidates, value: float) -> Candidates:
+    """Divide the logits: above 1, probabilities become more equal."""
+    return Candidates(candidates.tokens, candidates.logits / value)
