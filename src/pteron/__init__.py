@@ -1,4 +1,4 @@
-"""PyTorch programs on any GPU, from Python, by pip alone.
+"""Run PyTorch programs on any GPU, from Python, with only `pip install`.
 
 import pteron
 program = pteron.load("model.pte")
@@ -54,7 +54,7 @@ __all__ = [
     "profile",
 ]
 
-# Imported when first asked for: reading a file needs no GPU library, and `pteron --help` needs nothing.
+# Imported at first use: reading a file needs no GPU library, and `pteron --help` needs none of them.
 _HOMES = {
     "GpuArray": "pteron.arrays",
     "Method": "pteron.method",

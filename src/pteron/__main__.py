@@ -1,4 +1,4 @@
-"""`python -m pteron` is `pteron`."""
+"""`python -m pteron` runs the command `pteron`."""
 
 from pteron.cli import main
 

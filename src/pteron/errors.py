@@ -1,14 +1,14 @@
-"""Everything Pteron raises.
+"""The errors that Pteron raises.
 
     PteronError
     ├── FormatError        the file is damaged, truncated, or not what it claims to be
-    ├── UnsupportedError   the file is sound, but asks for something Pteron cannot do
+    ├── UnsupportedError   the file is valid, but needs something that Pteron does not support
     ├── InputError         a call's arguments do not fit the method      (also a ValueError)
     ├── OutOfMemory        the program does not fit the device           (also a MemoryError)
     └── DeviceError        no adapter, or the adapter failed             (also a RuntimeError)
-        └── DeviceLost     the GPU went away: program.reload() brings the program back
+        └── DeviceLost     the GPU was lost: program.reload() loads the program again
 
-A message says which op or argument, what was expected, what came, and what to do.
+A message names the operator or argument, what was expected, what was given, and what to do.
 """
 
 __all__ = [
@@ -31,7 +31,7 @@ class FormatError(PteronError):
 
 
 class UnsupportedError(PteronError):
-    """A sound program asks for an operator, dtype or feature that Pteron does not have."""
+    """A valid program needs an operator, dtype or feature that Pteron does not support."""
 
 
 class InputError(PteronError, ValueError):
@@ -39,12 +39,12 @@ class InputError(PteronError, ValueError):
 
 
 class OutOfMemory(PteronError, MemoryError):
-    """A buffer is larger than the device allows, or than it has left."""
+    """A buffer is larger than the device allows, or than its free memory."""
 
 
 class DeviceError(PteronError, RuntimeError):
-    """There is no usable GPU adapter, or the one in use failed."""
+    """There is no usable GPU adapter, or the adapter in use failed."""
 
 
 class DeviceLost(DeviceError):
-    """The GPU went away under a running program: its driver crashed or was reset, or it was unplugged."""
+    """The GPU of a running program was lost: its driver crashed or was reset, or it was unplugged."""

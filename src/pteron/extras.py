@@ -1,4 +1,4 @@
-"""Optional packages: when one is missing, say which extra brings it."""
+"""Optional packages. If one is missing, the error names the extra to install."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class MissingExtra(PteronError, ImportError):
 
 @contextmanager
 def needs(extra: str, purpose: str) -> Iterator[None]:
-    """Around an extra's imports: `with needs("llm", "to read a tokenizer"): import tokenizers`."""
+    """Use it for the imports of an extra: `with needs("llm", "to read a tokenizer"): import tokenizers`."""
     try:
         yield
     except ModuleNotFoundError as error:

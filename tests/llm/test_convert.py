@@ -535,7 +535,7 @@ class TestCommandLine:
         source = write_gguf(tmp_path / "tiny.gguf", LLAMA)
         result = CliRunner().invoke(app, ["convert", str(source), str(tmp_path / "x.pte"), "--stock"])
         assert result.exit_code == 0, result.output
-        assert re.search(r"differ from those of the file by [1-9]\.\d%", result.output)
+        assert re.search(r"differ from the weights of the file by [1-9]\.\d%", result.output)
 
     def test_errors_are_words(self, tmp_path: Path) -> None:
         from typer.testing import CliRunner

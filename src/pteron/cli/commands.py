@@ -33,7 +33,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # whoever read the output has seen enough; the shell's convention is click's work
+            raise  # the reader closed the pipe; click sets the exit code
         except (PteronError, OSError) as error:
             if ctx.params.get("traceback"):
                 raise

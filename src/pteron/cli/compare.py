@@ -1,4 +1,4 @@
-"""`pteron compare`: what a quantisation costs."""
+"""`pteron compare`: how much a quantised model differs from its original."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pteron.cli.terminal import console, print_json
 
 def compare(
     model: Annotated[Path, typer.Argument(help="A language model: a .pte or .gguf file.")],
-    reference: Annotated[Path, typer.Argument(help="What it is compared with: a .pte or .gguf file.")],
-    text: Annotated[Path, typer.Option("--text", help="The text that both read.")],
+    reference: Annotated[Path, typer.Argument(help="The reference model: a .pte or .gguf file.")],
+    text: Annotated[Path, typer.Option("--text", help="A text file that both models read.")],
     as_json: common.AsJson = False,
     device: language.DeviceName = None,
 ) -> None:

@@ -39,6 +39,6 @@ def convert(
     console().print(f"weights: {made.quantization}")
     if stock:
         console().print(
-            f"They differ from those of the file by {made.rounding:.1%}, and so do answers. "
+            f"They differ from the weights of the file by {made.rounding:.1%}, so answers differ too. "
             f"`pteron compare {made.path} {model} --text FILE` measures how much."
         )

@@ -92,6 +92,6 @@ class Builder:
 
 
 def _is_complex(spec: OpSpec, args: Iterable[Arg]) -> bool:
-    """Whether an operator would have to compute with complex elements. A view only names them anew."""
+    """Whether an operator would have to compute with complex elements. A view does not compute."""
     dtypes = {value.dtype for arg in args for value in values_in(arg) if isinstance(value, Tensor)}
     return DType.complex64 in dtypes and (spec.alias is None or len(dtypes) > 1)

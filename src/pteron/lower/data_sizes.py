@@ -1,8 +1,8 @@
-"""Operators whose results are as long as their data says: nonzero, masked_select, x[mask].
+"""Operators whose result has a length that depends on data: nonzero, masked_select, x[mask].
 
-Their results are allocated for the most there can be. An integer on the GPU counts what there is, and whoever
-reads such a result back cuts it to that length. Shapes are planned before anything runs, so that no node can
-take such a result: it may only leave the method as an output.
+The result is allocated for the largest length. An integer on the GPU contains the actual length, and the
+result is cut to it when it is read back. Shapes are planned before anything runs, so no other node can read
+such a result. It can only be an output of the method.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _operator(lowering: Lowering, kernel: str, ids: Sequence[int]) -> tuple[str,
 
 
 def refuse_readers(lowering: Lowering) -> None:
-    """Every node that takes a result of unknown length is a problem."""
+    """Record a problem for every node that reads a result of unknown length."""
     counts = lowering.graph.counts
     makers = {value.id: node for node in lowering.graph.nodes for value in node.writes if value.id in counts}
     for node in lowering.graph.nodes:

@@ -10,8 +10,8 @@ _BY_START = (
     ),
     (b"\x7fELF", "an ELF binary"),
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself: run `git lfs pull`"),
-    (b"<!DOCTYPE", "an HTML page: the download went wrong"),
-    (b"<html", "an HTML page: the download went wrong"),
+    (b"<!DOCTYPE", "an HTML page: the download failed"),
+    (b"<html", "an HTML page: the download failed"),
 )
 
 _BY_IDENTIFIER = (
