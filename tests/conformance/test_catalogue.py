@@ -30,6 +30,6 @@ def test_suite(suite: str, part: slice, device: Device, tmp_path: Path, record_p
     assert not problems, "\n".join(problems)
 
 
-def test_the_catalogue_is_all_there() -> None:
+def test_the_catalogue_is_complete() -> None:
     assert list(registry()) == SUITES
     assert sum(len(cases_of(suite)) for suite in SUITES) == 378

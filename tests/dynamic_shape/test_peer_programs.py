@@ -77,7 +77,7 @@ def test_projections_with_a_decode_route_agree_row_by_row(device: Device, folder
 
 
 @pytest.mark.slow
-def test_gelu_beyond_what_one_row_of_workgroups_covers(device: Device, folder: Folder) -> None:
+def test_gelu_with_a_grid_of_two_dimensions(device: Device, folder: Folder) -> None:
     import torch
 
     most = 4 * 64 * 65535 + 1

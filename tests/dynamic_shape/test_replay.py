@@ -17,12 +17,12 @@ from tests.dynamic_shape.table import CASES, Case
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_results_are_those_of_torch_at_every_live_shape(case: Case, device: Device, once: Once) -> None:
+def test_results_equal_torch_at_every_live_shape(case: Case, device: Device, once: Once) -> None:
     folder = once(f"cases/{case.name}", lambda folder: record(case, folder))
     replay(Recording(folder), device)
 
 
-def test_the_runner_finds_a_wrong_number(
+def test_a_wrong_result_is_detected(
     device: Device, once: Once, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     case = next(c for c in CASES if c.name == "residual")

@@ -65,12 +65,14 @@ def program(exported: Callable[..., bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("passes", [None, (), *((name,) for name in PASSES)], ids=str)
-def test_any_choice_of_passes_gives_torchs_numbers(program: bytes, device: Device, passes: Any) -> None:
+def test_every_choice_of_passes_gives_the_results_of_torch(
+    program: bytes, device: Device, passes: Any
+) -> None:
     calls = eager(Block(), map(inputs, (16, 3, 1, 16, 7)))
     check_file(device, program, calls, 1e-4, 1e-5, fuse=passes)
 
 
-def test_fusing_leaves_fewer_nodes(program: bytes, device: Device) -> None:
+def test_passes_reduce_the_number_of_nodes(program: bytes, device: Device) -> None:
     def names(passes: Any) -> Counter[str]:
         with pteron.load(program, device=device, fuse=passes) as loaded:
             return Counter(node.name for node in loaded.method().graph.nodes)
@@ -82,7 +84,7 @@ def test_fusing_leaves_fewer_nodes(program: bytes, device: Device) -> None:
     assert together.total() < apart.total() - 4
 
 
-def test_a_chain_is_as_long_as_its_inputs_allow() -> None:
+def test_the_number_of_inputs_limits_a_chain() -> None:
     s = Sketch()
     xs = [s.input(4, 8) for _ in range(6)]
     y = xs[0]
@@ -93,7 +95,7 @@ def test_a_chain_is_as_long_as_its_inputs_allow() -> None:
     assert [node.index for node in graph.nodes] == [0, 1]
 
 
-def test_what_others_read_is_kept() -> None:
+def test_a_value_that_other_nodes_read_is_not_fused() -> None:
     s = Sketch()
     x = s.input(4)
     a = s.add("aten.tanh.default", x, shape=(4,))
@@ -102,7 +104,7 @@ def test_what_others_read_is_kept() -> None:
     assert [node.name for node in graph.nodes] == ["aten.tanh.default", "aten.exp.default"]
 
 
-def test_state_stays_out_of_chains() -> None:
+def test_mutable_state_is_not_part_of_chains() -> None:
     s = Sketch()
     cache = s.constant(4)
     c = s.add("aten.tanh.default", cache, shape=(4,))
@@ -114,7 +116,7 @@ def test_state_stays_out_of_chains() -> None:
     assert [node.name for node in fuse(s.graph).nodes] == names
 
 
-def test_a_chain_takes_the_shape_of_its_inputs_together() -> None:
+def test_a_chain_broadcasts_its_inputs() -> None:
     s = Sketch()
     a, b = s.input(1, 8), s.input(9, 8)
     c = s.add("aten.tanh.default", a, shape=(1, 8))
@@ -124,7 +126,7 @@ def test_a_chain_takes_the_shape_of_its_inputs_together() -> None:
     assert shape_of(swept, d) == (5, 8)
 
 
-def test_a_residual_that_broadcasts_is_added_apart() -> None:
+def test_a_residual_that_broadcasts_uses_two_kernels() -> None:
     s = Sketch()
     a, b, weight = s.input(4, 8), s.input(4, 8), s.constant(8)
     total = s.add("aten.add.Tensor", a, b, 1, shape=(4, 8))
@@ -181,7 +183,7 @@ def test_a_text_does_not_depend_on_the_scalars_in_it() -> None:
     assert scalars == (0x3F000000, 0x80000000, 0xBF800000, 0x7F800000)
 
 
-def test_a_chain_has_room_for_so_many_scalars() -> None:
+def test_the_number_of_scalars_limits_a_chain() -> None:
     s = Sketch()
     x = s.input(4)
     for i in range(chains.MAX_SCALARS + 3):
@@ -235,7 +237,7 @@ def test_a_chain_through_quantised_tensors(device: Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int8, torch.uint8], ids=str)
-def test_a_chain_leaves_what_each_tensor_would_hold(device: Device, dtype: torch.dtype) -> None:
+def test_a_chain_rounds_after_every_step(device: Device, dtype: torch.dtype) -> None:
     class Steps(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return ((x * x + x) * x - x).abs()
@@ -360,19 +362,19 @@ def test_siblings_are_joined_in_the_place_of_the_first() -> None:
         ((32,) * 5, ["pteron.linears_q4gsw", "pteron.linears_q4gsw"]),
     ],
 )
-def test_only_linears_of_a_kind_are_siblings(groups: tuple[int, ...], names: list[str]) -> None:
+def test_only_equal_kinds_of_linears_are_joined(groups: tuple[int, ...], names: list[str]) -> None:
     s = Sketch()
     _, outs = linears_q4(s, *groups)
     assert [node.name for node in fuse(s.finish(*outs)).nodes] == names
 
 
-def test_linears_of_another_input_or_of_ragged_columns_stay_apart() -> None:
+def test_linears_of_other_inputs_or_columns_are_not_joined() -> None:
     s = Sketch()
     outs = [out for _ in range(2) for out in linears_q4(s, 32)[1]] + linears_q4(s, 32, 32, columns=6)[1]
     assert [node.name for node in fuse(s.finish(*outs)).nodes] == [Q4] * 4
 
 
-def test_what_changes_between_siblings_keeps_them_apart() -> None:
+def test_an_input_that_changes_between_linears_prevents_joining() -> None:
     s = Sketch()
     x, _ = linears_q4(s, 32)
     s.node("pteron.write_back", [s.input(4, 64), x, None], "sketch")
@@ -381,7 +383,7 @@ def test_what_changes_between_siblings_keeps_them_apart() -> None:
     assert [node.name for node in fuse(s.finish(last)).nodes] == [Q4, "pteron.write_back", Q4]
 
 
-def test_a_weight_that_others_read_is_not_joined() -> None:
+def test_a_weight_that_other_nodes_read_is_not_joined() -> None:
     """An embedding's table is often the output head's weight as well: joined, it would be there twice."""
     s = Sketch()
     _, outs = linears_q4(s, 32, 32)
@@ -400,7 +402,7 @@ def test_joined_weights_are_not_larger_than_a_device_can_bind(monkeypatch: pytes
     assert [len(node.writes) for node in fuse(s.finish(*outs)).nodes] == [2, 2]
 
 
-def test_methods_share_what_is_joined(device: Device) -> None:
+def test_methods_share_joined_weights(device: Device) -> None:
     s = Sketch()
     _, outs = linears_q4(s, 32, 32)
     graph = s.finish(*outs)
@@ -474,7 +476,7 @@ def test_products_that_share_a_matrix_share_the_weight() -> None:
 @pytest.mark.parametrize(
     ("row", "beta", "alpha"), [((3,), 1.0, 2.0), ((3,), 0.5, 1.0), ((4, 3), 1.0, 1.0), ((1,), 1.0, 1.0)]
 )
-def test_other_sums_are_not_linears(row: tuple[int, ...], beta: float, alpha: float) -> None:
+def test_other_forms_of_addmm_do_not_become_linears(row: tuple[int, ...], beta: float, alpha: float) -> None:
     s = Sketch()
     y = s.add(ADDMM, s.constant(*row), s.input(4, 8), s.constant(8, 3), beta, alpha, shape=(4, 3))
     assert [node.name for node in fuse(s.finish(y)).nodes] == [ADDMM]

@@ -99,7 +99,7 @@ def answers(turned: int | None) -> list[tuple[torch.Tensor, int, torch.Tensor]]:
 
 
 @pytest.mark.parametrize("passes", [None, OTHERS, ("rotary_cache",)], ids=["all", "without", "alone"])
-def test_every_step_of_a_conversation_is_torchs(
+def test_every_step_of_a_conversation_equals_torch(
     program: bytes, turned: int | None, device: Device, passes: Any
 ) -> None:
     with pteron.load(program, device=device, fuse=passes) as loaded:
@@ -120,7 +120,9 @@ def test_three_dispatches_fewer_for_each_layer(program: bytes, device: Device) -
     assert count(OTHERS) - count(None) == 2 * 3
 
 
-def test_refusals_say_what_they_always_said(program: bytes, turned: int | None, device: Device) -> None:
+def test_errors_are_the_same_with_and_without_the_pass(
+    program: bytes, turned: int | None, device: Device
+) -> None:
     def refusal(passes: Any) -> str:
         with pteron.load(program, device=device, fuse=passes) as loaded:
             loaded.method()(torch.zeros(1, 3, WIDTH), [CONTEXT - 3])
@@ -146,7 +148,7 @@ def turn_halves(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("width", [8, 12])
-def test_batches_find_their_places_in_the_caches(device: Device, width: int, dtype: torch.dtype) -> None:
+def test_each_batch_has_its_own_rows_in_the_caches(device: Device, width: int, dtype: torch.dtype) -> None:
     """The row of the tables and the place in the caches are two things, and nothing else is written."""
     batch, capacity, shared = 3, 11, 2
     angles = torch.randn(20, 8)
@@ -219,7 +221,7 @@ def is_fused(graph: Graph) -> bool:
     return FUSED in [node.name for node in fuse(graph).nodes]
 
 
-def test_what_it_is_for() -> None:
+def test_rotary_and_attention_become_one_node() -> None:
     graph = drawn()
     assert is_fused(graph)
     (node,) = fuse(graph).nodes
@@ -260,5 +262,5 @@ def test_its_work_is_counted_as_that_of_attention() -> None:
     ],
     ids=str,
 )
-def test_what_it_leaves_alone(options: dict[str, Any]) -> None:
+def test_nodes_that_are_not_fused(options: dict[str, Any]) -> None:
     assert not is_fused(drawn(**options))

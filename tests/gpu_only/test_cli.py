@@ -39,14 +39,14 @@ def rms(device):
         yield program
 
 
-def test_run_gives_what_the_library_gives(tmp_path, rms):
+def test_run_gives_the_results_of_the_library(tmp_path, rms):
     x = np.random.default_rng(1).standard_normal((1, 1, 7, 64)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     pteron_cli("run", RMS, "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), rms(x))
 
 
-def test_run_tells_shapes_summary_and_costs(tmp_path):
+def test_run_prints_shapes_summary_and_costs(tmp_path):
     told = answer(
         "run", RMS, "--shape", "1,1,7,64", "--random", "--repeat", 3, "--output", tmp_path / "y.npz"
     )
@@ -123,7 +123,7 @@ def test_run_for_people():
         ([], 2, "Missing argument"),
     ],
 )
-def test_run_refuses_in_words(arguments, code, message):
+def test_run_refuses_with_a_message(arguments, code, message):
     result = pteron_cli("run", *arguments, code=code)
     assert message in " ".join(result.stderr.replace("│", " ").split())
     assert "Traceback" not in result.stderr and not result.stdout
@@ -188,7 +188,7 @@ def test_inspect_shows_a_file_that_cannot_run(tmp_path):
         ([RMS, "--method", "backward"], 2, "the methods are forward"),
     ],
 )
-def test_inspect_refuses_in_words(arguments, code, message):
+def test_inspect_refuses_with_a_message(arguments, code, message):
     assert message in " ".join(pteron_cli("inspect", *arguments, code=code).stderr.replace("│", " ").split())
 
 
@@ -217,7 +217,7 @@ def test_doctor_runs_a_kernel_on_every_adapter():
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_without_an_adapter_all_say_what_to_do():
+def test_without_an_adapter_all_commands_give_advice():
     quiet = in_a_process("-m", "pteron", "devices", "--quiet", **NO_DRIVER)
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (1, "", "")
     for arguments in (["devices"], ["run", RMS]):
@@ -240,7 +240,7 @@ def test_doctor_advises_a_newer_software_driver():
         assert not any("backports" in tip for tip in advice([Checkup(good, None)]))
 
 
-def test_doctor_tells_opengl_from_nothing():
+def test_doctor_reports_opengl_only_adapters():
     assert "Some GPU has only an OpenGL driver" in next(advice([], ["Some GPU"]))
     assert "no GPU adapter was found" in next(advice([]))
 
@@ -262,7 +262,7 @@ def test_version():
     assert pteron_cli("--version").stdout == f"pteron {pteron.__version__}\n"
 
 
-def test_help_is_quick_because_nothing_heavy_is_imported():
+def test_help_imports_no_large_package():
     script = """
 import sys
 from pteron.cli import main
@@ -278,7 +278,7 @@ assert not heavy, heavy
     assert result.returncode == 0 and "inspect" in result.stdout, result.stderr
 
 
-def test_a_terminal_without_our_signs_is_served_all_the_same():
+def test_a_terminal_without_unicode_works():
     result = in_a_process("-m", "pteron", "inspect", RMS, PYTHONIOENCODING="ascii")
     assert result.returncode == 0 and "(1, 1, ?128, 64)" in result.stdout, result.stderr
 
@@ -292,9 +292,9 @@ def test_the_installed_command_is_the_module():
     ("count", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 20, "3.0 MiB"), (5 << 40, "5120.0 GiB")],
 )
-def test_sizes_as_people_say_them(count, text):
+def test_byte_counts_have_units(count, text):
     assert nbytes(count) == text
 
 
-def test_shapes_mark_what_moves():
+def test_shapes_mark_dynamic_dimensions():
     assert (shape((1, 64, 8), (1,)), shape(())) == ("(1, ≤64, 8)", "()")

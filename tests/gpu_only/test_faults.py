@@ -30,7 +30,7 @@ def inputs_at(method, size, position=0):
 
 
 @pytest.mark.parametrize("kind", ["path", "bytes"])
-def test_a_program_pickles_as_its_source_and_loads_where_it_arrives(kind):
+def test_a_pickled_program_is_loaded_again_from_its_source(kind):
     source = RMS if kind == "path" else RMS.read_bytes()
     with pteron.load(source, fuse=()) as program:
         wanted = program(*inputs_at(program.method(), 5))
@@ -49,7 +49,7 @@ def test_a_method_pickles_with_its_program():
     again.program.close()
 
 
-def test_what_lives_on_the_gpu_does_not_travel_and_says_what_to_do(device):
+def test_objects_on_the_gpu_cannot_be_pickled(device):
     with pteron.load(RMS, device=device) as program:
         method = program.method()
         kept = method(*inputs_at(method, 3), keep_on_gpu=True)
@@ -98,7 +98,7 @@ def test_a_pool_of_forked_workers_is_refused_at_once(device):
 # -- lost devices -----------------------------------------------------------------------------------
 
 
-def test_a_lost_device_is_named_and_reload_brings_the_same_objects_back():
+def test_after_a_lost_device_reload_restores_the_same_objects():
     with pteron.load(ATTENTION) as program:
         method = program.method()
         first, second = inputs_at(method, 4), inputs_at(method, 1, position=4)
@@ -129,7 +129,7 @@ def test_methods_that_were_not_loaded_yet_survive_a_reload():
 # -- memory -----------------------------------------------------------------------------------------
 
 
-def test_loading_that_runs_out_of_memory_frees_what_it_took(device, monkeypatch):
+def test_a_load_that_runs_out_of_memory_frees_its_buffers(device, monkeypatch):
     limited = Limited(device, monkeypatch)
     with pteron.load(ATTENTION, device=device) as program:
         gc.collect()
@@ -148,7 +148,7 @@ def test_loading_that_runs_out_of_memory_frees_what_it_took(device, monkeypatch)
         method(*inputs_at(method, 3))
 
 
-def test_a_real_allocation_that_fails_says_what_was_wanted_and_what_is_in_use(device):
+def test_a_failed_allocation_reports_its_size_and_the_memory_in_use(device):
     held = []
     with pytest.raises(OutOfMemory, match=r"(?s)cannot allocate .* bytes.*in use|binds at most"):
         for _ in range(100_000):

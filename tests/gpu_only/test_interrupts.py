@@ -31,7 +31,7 @@ def inputs_at(method, size):
     return [generator.standard_normal(info.shape_at(size)).astype(info.dtype) for info in method.inputs]
 
 
-def test_an_interrupt_at_any_line_leaves_a_method_that_is_right(method):
+def test_after_an_interrupt_at_any_line_the_next_result_is_right(method):
     given = {size: inputs_at(method, size) for size in (LONG, SHORT)}
     wanted = {size: method(*inputs) for size, inputs in given.items()}
     count = 0
@@ -46,7 +46,7 @@ def test_an_interrupt_at_any_line_leaves_a_method_that_is_right(method):
     assert lock_is_free(method.device)
 
 
-def test_an_interrupt_at_the_first_call_at_a_shape_plans_nothing_wrong(device):
+def test_after_an_interrupt_at_a_new_shape_the_next_result_is_right(device):
     """Shapes that were never seen before plan and pack as well."""
     with pteron.load(DATA / "dyn_rms.pte", device=device) as program:
         method = program.method()
@@ -68,7 +68,7 @@ def test_an_interrupt_at_the_first_call_at_a_shape_plans_nothing_wrong(device):
         assert len(reference) > 20
 
 
-def test_a_result_that_was_interrupted_can_be_asked_for_again(method):
+def test_an_interrupted_result_can_be_read_again(method):
     long = inputs_at(method, LONG)
     wanted = method(*long)
     pending = None

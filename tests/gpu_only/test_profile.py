@@ -71,7 +71,7 @@ def test_operators_sum_up_their_nodes(method, timestamps):
     assert costs == sorted(costs, reverse=True)
 
 
-def test_a_profiled_method_is_afterwards_as_before(method, device):
+def test_profiling_does_not_change_a_method(method, device):
     inputs = list(random_inputs(method, 4))
     before = method(*inputs)
     held = device.allocated_nbytes
@@ -83,7 +83,7 @@ def test_a_profiled_method_is_afterwards_as_before(method, device):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_failed_call_takes_the_stopwatch_away(method, device):
+def test_a_failed_call_removes_the_stopwatch(method, device):
     with pytest.raises(pteron.InputError):
         profile(method, [np.zeros((1, 999, 8, 16), np.float32)] * 5)
     with pytest.raises(ZeroDivisionError), timing.stopwatch(device):
@@ -116,7 +116,7 @@ def test_queries_beyond_one_set(device, timestamps, monkeypatch):
     device.free(buffer)
 
 
-def test_without_timestamps_the_host_is_all_there_is(method, monkeypatch):
+def test_without_timestamps_only_host_times_are_known(method, monkeypatch):
     monkeypatch.setattr("pteron.measure.profile.has_timestamps", lambda device: False)
     found = profile(method, list(random_inputs(method, 4)), repeat=1)
     assert not found.has_timestamps and found.gpu_seconds is None

@@ -23,19 +23,19 @@ def numbers(device):
     device.free(buffer)
 
 
-def test_the_fast_way_is_there():
+def test_the_native_functions_are_found():
     assert native.AVAILABLE, "wgpu-py has moved what the fast way needs"
 
 
 @pytest.mark.parametrize("calls", [native, public])
-def test_both_ways_read_what_was_written(device, numbers, calls, monkeypatch):
+def test_native_and_public_functions_read_the_written_bytes(device, numbers, calls, monkeypatch):
     monkeypatch.setattr(device, "calls", calls)
     for count in (256, 2, 256):
         np.testing.assert_array_equal(read_back(device, numbers, 4 * count, as_integers), np.arange(count))
 
 
 @pytest.mark.parametrize("calls", [native, public])
-def test_what_the_gpu_refuses_is_an_error_and_the_next_run_works(device, numbers, calls, monkeypatch):
+def test_a_gpu_error_is_raised_and_the_next_run_works(device, numbers, calls, monkeypatch):
     monkeypatch.setattr(device, "calls", calls)
     small = device.storage(16, "small")
     with pytest.raises(pteron.DeviceError, match=r"run: (?s:.*)overrun"):

@@ -34,7 +34,7 @@ def test_two_calls_under_way_at_different_shapes(method):
             np.testing.assert_array_equal(one.result()[0], wanted[first])
 
 
-def test_a_third_call_fetches_the_oldest_and_loses_nothing(method, device):
+def test_a_third_call_reads_the_oldest_result_first(method, device):
     sizes = (9, 8, 7, 6, 5)
     wanted = [method(*inputs_at(method, size)) for size in sizes]
     both = [method.submit(*inputs_at(method, size)) for size in sizes[:2]]  # makes the second buffer
@@ -47,7 +47,7 @@ def test_a_third_call_fetches_the_oldest_and_loses_nothing(method, device):
     assert all(one.done for one in both)
 
 
-def test_a_result_nobody_wants_blocks_nobody(method, device):
+def test_a_dropped_result_does_not_block_later_calls(method, device):
     given = inputs_at(method, 4)
     method.submit(*given)
     gc.collect()

@@ -69,7 +69,7 @@ def test_linear(routed: Device, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", OTHER_FORMS)
-def test_linear_of_other_forms(device: Device, form: str) -> None:
+def test_linear_with_other_weight_formats(device: Device, form: str) -> None:
     check_linear(device, coded(70, 96, **OTHER_FORMS[form]), (19, 1, 8, 19))
 
 
@@ -153,7 +153,7 @@ def test_embedding(device: Device, form: str) -> None:
         ({"table": torch.zeros(4)}, "the table must have 16 float32 elements"),
     ],
 )
-def test_refusals(device: Device, change: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused(device: Device, change: dict[str, Any], message: str) -> None:
     given = {
         "words": torch.zeros(6, 8, dtype=torch.int32),
         "scales": torch.zeros(6, 2),

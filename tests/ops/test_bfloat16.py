@@ -18,7 +18,7 @@ from tests.support.programs import check_program
 from tests.support.rules import Fixed, check_rule
 
 
-def test_a_program_written_in_it(device: Device) -> None:
+def test_a_bfloat16_program(device: Device) -> None:
     make = lambda n: (torch.randn(2, n, 6).bfloat16(), tokens(n))
     check_program(device, Everything().bfloat16(), make, [{1: "n"}, {1: "n"}], rtol=3e-2, atol=3e-2)
 
@@ -35,7 +35,7 @@ def test_a_program_that_casts_inside(device: Device) -> None:
     check_program(device, Casts(), lambda n: (torch.randn(n, 6),), [{0: "n"}], rtol=1e-5, atol=1e-5)
 
 
-def test_rounding_is_torchs(device: Device) -> None:
+def test_rounding_equals_torch(device: Device) -> None:
     """Every bit: ties to even, what overflows, the smallest numbers, and what is not a number."""
     ties = [0x3F808000, 0x3F818000, 0x3F808001]
     edges = [0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0x7FC00001, 0x00008001, 0x80000000]

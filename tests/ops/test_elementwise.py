@@ -291,7 +291,7 @@ def test_infinities_and_nan_in_pairs(device: Device, name: str) -> None:
     check_rule(device, f"aten.{name}", pairs, function, (12, 5, 12), nan=True)
 
 
-def test_clamp_lets_nan_and_infinity_through(device: Device) -> None:
+def test_clamp_of_nan_and_infinity(device: Device) -> None:
     check_rule(
         device, "aten.clamp.default", lambda n: [SPECIAL[:n], 0.0, None], torch.clamp, (12, 3), nan=True
     )
@@ -344,7 +344,7 @@ def every_delegated_one(x: torch.Tensor, y: torch.Tensor, row: torch.Tensor) -> 
     ]
 
 
-def test_a_program_of_them_all(device: Device) -> None:
+def test_an_exported_program_with_all_operators(device: Device) -> None:
     make = lambda n: (torch.randn(n, 5), torch.randn(n, 5), torch.randn(5))
     check_program(device, every_delegated_one, make, [{0: "n"}, {0: "n"}, {}])
 

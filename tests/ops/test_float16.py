@@ -49,12 +49,12 @@ def tokens(n: int) -> torch.Tensor:
     return torch.randint(0, 11, (2, n))
 
 
-def test_a_program_written_in_half(device: Device) -> None:
+def test_a_float16_program(device: Device) -> None:
     make = lambda n: (torch.randn(2, n, 6).half(), tokens(n))
     check_program(device, Everything().half(), make, [{1: "n"}, {1: "n"}], rtol=1e-2, atol=4e-3)
 
 
-def test_a_program_forced_to_half(device: Device) -> None:
+def test_a_program_exported_with_force_fp16(device: Device) -> None:
     make = lambda n: (torch.randn(2, n, 6), tokens(n))
     options = {"force_fp16": True}
     check_program(

@@ -39,7 +39,7 @@ def test_the_elementwise_example(guide: None, device: Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.int8, torch.bool])
-def test_the_ordinary_example(guide: None, device: Device, dtype: torch.dtype) -> None:
+def test_the_rule_and_kernel_example(guide: None, device: Device, dtype: torch.dtype) -> None:
     def make(n: int) -> list[Any]:
         return [torch.arange(60 * n).reshape(2, 6, 5 * n).to(dtype), 3]
 

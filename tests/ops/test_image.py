@@ -141,7 +141,7 @@ def test_constant_pad(device: Device, case: str) -> None:
 @pytest.mark.parametrize(
     "rank, pad", [(1, [2, 1]), (2, [1, 2, 0, 1]), (3, [1, 0, 2, 1, 0, 1]), (2, [-1, 2, 1, 0])]
 )
-def test_edge_pad(device: Device, kind: str, rank: int, pad: list[int]) -> None:
+def test_replication_and_reflection_pad(device: Device, kind: str, rank: int, pad: list[int]) -> None:
     def make(n: int) -> list[Any]:
         return [torch.randn(2, n, *[n + 2] * rank), pad]
 
@@ -237,7 +237,7 @@ def test_a_batch_of_fixed_size(device: Device) -> None:
     check_export(device, Edges(), lambda b: (torch.randn(b, 4, 6, 8),), [(2,)])
 
 
-def test_cutting_more_than_there_is_is_refused(device: Device) -> None:
+def test_negative_padding_beyond_the_size_is_refused(device: Device) -> None:
     class Cut(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return functional.pad(x, (-3, 0))

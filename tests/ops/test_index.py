@@ -165,6 +165,6 @@ def every_one(x: torch.Tensor, rows: torch.Tensor, places: torch.Tensor) -> list
 
 
 @pytest.mark.parametrize("partitioner", [True, False], ids=["delegated", "outside"])
-def test_a_program_of_them_all(device: Device, partitioner: bool) -> None:
+def test_an_exported_program_with_all_operators(device: Device, partitioner: bool) -> None:
     make = lambda n: (torch.randn(n, 4), torch.arange(n).flip(0), torch.randint(0, n, (n, 4)))
     check_program(device, every_one, make, [{0: "n"}, {0: "n"}, {0: "n"}], partitioner=partitioner)

@@ -28,7 +28,7 @@ def lazy(monkeypatch: pytest.MonkeyPatch) -> str:
     return "test.lazy"
 
 
-def test_an_output_that_nobody_wrote_is_seen(device: Device, lazy: str) -> None:
+def test_an_unwritten_output_is_detected(device: Device, lazy: str) -> None:
     with pytest.raises(AssertionError, match=r"expected 0\.0, got nan"):
         check_rule(device, lazy, lambda n: [torch.randn(n)], torch.zeros_like)
 
@@ -37,7 +37,7 @@ def doubling(device: Device) -> OneNode:
     return OneNode(device, "aten.add.Tensor", [torch.zeros(4), torch.zeros(4), 1], [torch.zeros(4)], False)
 
 
-def test_a_wrong_number_of_a_later_call_is_seen(device: Device) -> None:
+def test_a_wrong_result_of_a_later_call_is_detected(device: Device) -> None:
     x = torch.ones(3)
     calls = [Call([x, x], [2 * x]), Call([x, x], [2.1 * x], "of ones")]
     with (
@@ -47,7 +47,7 @@ def test_a_wrong_number_of_a_later_call_is_seen(device: Device) -> None:
         check_calls(node.method, calls, 1e-3)
 
 
-def test_a_call_that_allocates_is_seen(device: Device) -> None:
+def test_an_allocation_in_a_call_is_detected(device: Device) -> None:
     def calls() -> Iterator[Call]:
         yield Call([torch.ones(2), torch.ones(2)], [2 * torch.ones(2)])
         device.free(device.storage(16, "too late"))
@@ -56,7 +56,7 @@ def test_a_call_that_allocates_is_seen(device: Device) -> None:
         check_calls(node.method, calls(), 1e-3)
 
 
-def test_eager_gives_the_program_its_inputs_as_they_were() -> None:
+def test_inputs_that_eager_changes_in_place_are_copied_first() -> None:
     def module(x: torch.Tensor) -> torch.Tensor:
         return x.add_(1)
 

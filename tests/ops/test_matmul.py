@@ -150,7 +150,7 @@ def test_integers_are_exact(device: Device) -> None:
     )
 
 
-def test_a_product_over_nothing_is_zero(device: Device) -> None:
+def test_a_product_of_depth_0_is_zero(device: Device) -> None:
     make = lambda n: [floats(3, n), floats(n, 8)]
     check_rule(device, "aten.mm.default", make, torch.mm, (4, 0, 2, 0), rtol=1e-4, atol=1e-5)
     check_rule(
@@ -183,6 +183,6 @@ class Products(torch.nn.Module):
 
 
 @pytest.mark.parametrize("partitioner", [True, False], ids=["delegated", "outside"])
-def test_a_program_of_them_all(device: Device, partitioner: bool) -> None:
+def test_an_exported_program_with_all_operators(device: Device, partitioner: bool) -> None:
     make = lambda n: (floats(2, n, 8), floats(n, 8))
     check_program(device, Products(), make, [{1: "n"}, {0: "n"}], partitioner=partitioner)

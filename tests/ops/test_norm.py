@@ -173,13 +173,13 @@ class RowNorms(nn.Module):
         return self.odd(x), self.plain(x), out, mean, rstd
 
 
-def test_rows_of_any_number(device: Device) -> None:
+def test_any_number_of_rows(device: Device) -> None:
     rows = Dim("rows", min=2, max=11)
     lives = [(11,), (2,), (6,), (11,)]
     check_export(device, RowNorms(), lambda n: (torch.randn(1, n, 7),), lives, ({1: rows},))
 
 
-def test_a_width_that_is_not_the_norms_is_refused(device: Device) -> None:
+def test_a_wrong_width_is_refused(device: Device) -> None:
     rows = Dim("rows", min=2, max=5)
     program = export(nn.LayerNorm(8), (torch.randn(5, 8),), ({0: rows},))
     method = pteron.load(program, device=device).method()

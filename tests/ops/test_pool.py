@@ -74,7 +74,7 @@ def test_max_pool2d(device: Device, case: str) -> None:
     check_rule(device, "aten.max_pool2d.default", MAXIMA[case], values)
 
 
-def test_the_first_of_equal_elements_and_any_nan(device: Device) -> None:
+def test_the_index_of_equal_elements_and_of_nan(device: Device) -> None:
     def make(n: int) -> list[Any]:
         x = torch.randint(0, 2, (1, 1, n + 2, n + 2)).float()
         x[..., 1, 1] = torch.nan

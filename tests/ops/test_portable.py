@@ -62,7 +62,7 @@ def test_pooling_of_channels_last_memory(device: Device) -> None:
     check_export(device, module, make, [(4,), (1,), (3,), (4,)], ({0: batch},), partitioner=False)
 
 
-def test_strides_count_elements_in_the_order_of_memory(device: Device) -> None:
+def test_strides_are_in_memory_order(device: Device) -> None:
     module = Outputs(lambda x: [torch.as_strided(x * 2, (2, 3, 5), (1, 2, 6), 1)])
     x = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
     check_export(device, module, lambda: [x], [()], partitioner=False)
@@ -82,7 +82,7 @@ def test_instance_norm(device: Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_batch_norm_by_its_own_statistics(device: Device, dtype: torch.dtype) -> None:
+def test_batch_norm_with_batch_statistics(device: Device, dtype: torch.dtype) -> None:
     x = lambda n: (torch.randn(n, 5, 7) * 2 + 1).to(dtype)
     w = torch.randn(5).to(dtype)
     norm = aten._native_batch_norm_legit
@@ -138,7 +138,7 @@ RESIZED = [(3, 4), (11, 5), (7, 9), (20, 20)]
 
 @pytest.mark.parametrize("size", RESIZED)
 @pytest.mark.parametrize("align", [False, True])
-def test_wide_filters(device: Device, size: tuple[int, int], align: bool) -> None:
+def test_bicubic_and_antialiased_filters(device: Device, size: tuple[int, int], align: bool) -> None:
     make = lambda n: [torch.randn(2, 2, n, 9), size, align, None, None]
     for name in ("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
         check_rule(device, f"aten.{name}.default", make, getattr(aten, name), atol=1e-5)
@@ -246,7 +246,7 @@ COUNTED = (
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
-def test_results_as_long_as_their_data_says(device: Device, dtype: torch.dtype) -> None:
+def test_results_whose_length_depends_on_data(device: Device, dtype: torch.dtype) -> None:
     """Live shapes change, and so do the counts within one shape; none at all, too."""
     module = Outputs(lambda x: [function(x) for function in COUNTED])
     rows = torch.export.Dim("rows", min=1, max=40)
@@ -264,7 +264,7 @@ def test_results_as_long_as_their_data_says(device: Device, dtype: torch.dtype) 
             np.testing.assert_array_equal(got.numpy(), want.numpy())
 
 
-def test_nothing_may_follow_a_result_of_unknown_length(device: Device) -> None:
+def test_a_result_of_unknown_length_must_be_an_output(device: Device) -> None:
     pte = export(Outputs(lambda x: [x[x > 0] * 2]), (torch.randn(5, 3),), partitioner=False)
     said = r"aten::index\.Tensor_out.*depends on the data, and aten\.mul"
     with pytest.raises(pteron.UnsupportedError, match=said):
@@ -314,7 +314,7 @@ def test_gradient_of_maximum_pooling(device: Device, options: Any) -> None:
 # -- random numbers ---------------------------------------------------------------------------------
 
 
-def test_dropout_drops_nothing_outside_of_training(device: Device) -> None:
+def test_dropout_without_training_keeps_all_elements(device: Device) -> None:
     make = lambda n: [torch.randn(n, 3), 0.5, False]
     check_rule(device, "aten.native_dropout.default", make, aten.native_dropout)
 

@@ -78,7 +78,7 @@ def test_dequantize_per_tensor(device: Device, dtype: torch.dtype) -> None:
     )
 
 
-def test_parameters_in_tensors(device: Device) -> None:
+def test_scale_and_zero_point_in_tensors(device: Device) -> None:
     scale, zero = torch.tensor([0.05]), torch.tensor([7])
     check(
         device,

@@ -107,7 +107,7 @@ def test_products(device: Device) -> None:
 
 
 @pytest.mark.parametrize("name", ["any", "all"])
-def test_truth(device: Device, name: str) -> None:
+def test_any_and_all(device: Device, name: str) -> None:
     function = getattr(torch, name)
     for make in (truths, integers, lambda n: torch.randint(0, 2, (n, 3, 5, 4)).float()):
         check_rule(device, f"aten.{name}.default", lambda n, m=make: [m(n)], function)
@@ -116,7 +116,7 @@ def test_truth(device: Device, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
-def test_places_of_extremes(device: Device, name: str) -> None:
+def test_argmax_and_argmin(device: Device, name: str) -> None:
     function = getattr(torch, name)
     few = lambda n: torch.randint(0, 3, (n, 3, 5, 4)).float()  # many are equal: the first one counts
     for dim in (None, 0, 1, -1):
@@ -127,14 +127,14 @@ def test_places_of_extremes(device: Device, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["max", "min"])
-def test_extremes_with_their_places(device: Device, name: str) -> None:
+def test_max_and_min_with_indices(device: Device, name: str) -> None:
     function = lambda x, d, k: tuple(getattr(torch, name)(x, d, k))
     check_rule(device, f"aten.{name}.dim", lambda n: [floats(n), 0, False], function)
     check_rule(device, f"aten.{name}.dim", lambda n: [integers(n)[..., 0], 1, True], function)
     check_rule(device, f"aten.{name}.default", lambda n: [floats(n)], getattr(torch, name))
 
 
-def test_nan_is_the_extreme(device: Device) -> None:
+def test_nan_is_the_maximum_and_the_minimum(device: Device) -> None:
     x = torch.randn(4, 6)
     x[1, 2] = x[1, 4] = x[3, 0] = math.nan
     x[2, 5] = -math.inf
@@ -179,7 +179,7 @@ def test_long_reductions_go_in_parts(device: Device) -> None:
     )
 
 
-def test_nothing_to_reduce(device: Device) -> None:
+def test_reductions_of_no_elements(device: Device) -> None:
     check_rule(
         device,
         "aten.sum.dim_IntList",
@@ -232,7 +232,7 @@ def delegated(x: torch.Tensor) -> list[torch.Tensor]:
     ]
 
 
-def test_a_program_of_them_all(device: Device) -> None:
+def test_an_exported_program_with_all_operators(device: Device) -> None:
     check_program(device, delegated, lambda n: (torch.randn(3, n, 5),), [{1: "n"}])
 
 
@@ -295,7 +295,7 @@ def test_reductions(routed: Device, name: str, which: str, dtype: torch.dtype) -
 
 
 @pytest.mark.parametrize("which", REDUCED)
-def test_the_first_of_equal_extremes(routed: Device, which: str) -> None:
+def test_the_index_of_the_first_of_equal_extremes(routed: Device, which: str) -> None:
     shape, dims = REDUCED[which]
     if dims is not None and len(dims) > 1:
         dims = [1]

@@ -13,7 +13,7 @@ POSITIONS = 24
 
 
 @pytest.mark.parametrize(("width", "turned"), [(8, 8), (8, 6), (10, 4), (12, 2)])
-def test_halves_of_the_first_elements_turn(device: Device, width: int, turned: int) -> None:
+def test_rotation_of_halves(device: Device, width: int, turned: int) -> None:
     angles = torch.randn(POSITIONS, turned)
 
     def make(n: int) -> list[object]:
@@ -34,7 +34,7 @@ def test_halves_of_the_first_elements_turn(device: Device, width: int, turned: i
     check_rule(device, "et_vk.apply_rotary_emb_hf.default", make, rotate, (7, 1, 4, 7), atol=1e-5)
 
 
-def test_neighbours_turn(device: Device) -> None:
+def test_rotation_of_neighbours(device: Device) -> None:
     def make(n: int) -> list[torch.Tensor]:
         angles = torch.randn(n, 5)
         return [torch.randn(1, n, 4, 10), torch.randn(1, n, 2, 10), angles.cos(), angles.sin()]
@@ -66,7 +66,7 @@ def test_heads_before_positions(device: Device, tables: int, width: int, turned:
 
 
 @pytest.mark.parametrize("shape", [(-1, 6), (1, -1, 3, 2), (1, 1, -1)])
-def test_pairs_by_a_table_of_any_rank(device: Device, shape: tuple[int, ...]) -> None:
+def test_rotation_with_a_table_of_any_rank(device: Device, shape: tuple[int, ...]) -> None:
     make = lambda n: [torch.randn(2, n, 6), torch.randn(n * 6).reshape(shape)]  # noqa: E731
     rotate = torch.ops.et_vk.apply_rotary_emb_interleaved.default
     check_rule(device, "et_vk.apply_rotary_emb_interleaved.default", make, rotate, (7, 1, 4, 7), atol=1e-5)

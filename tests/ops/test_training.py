@@ -53,7 +53,7 @@ def test_gradient_of_a_weight(routed: Device, rows: int, columns: int, dtype: to
     check_rule(routed, "et_vk.linear_dW.default", make, et_vk.linear_dW.default, rtol=1e-4, atol=1e-4)
 
 
-def test_gradient_of_a_weight_whose_shape_moves(routed: Device) -> None:
+def test_gradient_of_a_weight_with_a_dynamic_shape(routed: Device) -> None:
     """From rows of whole vec4s to others and back, each by its own kernel."""
     make = lambda n: [torch.randn(6, 4 * n), torch.randn(6, n)]  # noqa: E731
     lives = (8, 7, 4, 1, 8)
@@ -74,7 +74,7 @@ def test_gradient_through_a_4_bit_linear(routed: Device, depth: int, columns: in
 
 
 @pytest.mark.parametrize("columns, group", [(16, 8), (13, 4), (9, 32), (1, 1)])
-def test_weights_back_to_4_bits(device: Device, columns: int, group: int) -> None:
+def test_requantisation_to_4_bits(device: Device, columns: int, group: int) -> None:
     def make(n: int) -> list[Any]:
         scales = torch.rand(-(-columns // group), n) * 0.3 + 0.05
         scales[0, 0] = 0.0
@@ -108,7 +108,7 @@ def test_adamw(device: Device, decay: float) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 10, 1000])
-def test_adamw_corrects_for_its_start(device: Device, step: int) -> None:
+def test_adamw_bias_correction(device: Device, step: int) -> None:
     state, grad = [torch.randn(7), torch.randn(7) * 0.1, torch.rand(7) * 0.01], torch.randn(7)
     node = OneNode(device, "et_vk.adamw_step.default", [*state, grad, *adamw(step, 0.01)], state, True)
     results = [torch.from_numpy(x) for x in node([*state, grad])]
@@ -136,7 +136,7 @@ class Step(nn.Module):
         return loss, d_logits, et_vk.linear_dW(d_logits, x)
 
 
-def test_a_training_step_exported(device: Device) -> None:
+def test_an_exported_training_step(device: Device) -> None:
     n = Dim("n", min=1, max=9)
 
     def make(n: int) -> tuple[Tensor, ...]:

@@ -115,7 +115,7 @@ CASES: dict[str, tuple[str, Callable[..., Any], Callable[[int, T], list[Any]]]] 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("case", CASES)
-def test_moves(device: Device, case: str, dtype: torch.dtype) -> None:
+def test_views_and_copies(device: Device, case: str, dtype: torch.dtype) -> None:
     name, function, make = CASES[case]
     check_rule(device, f"aten.{name}", lambda n: make(n, dtype), function, (7, 3, 1, 7, 4))
 
@@ -124,7 +124,7 @@ FULL = lambda kind: lambda size, value, *rest: torch.full(size, value, dtype=kin
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-def test_tensors_from_nothing(device: Device, dtype: torch.dtype) -> None:
+def test_creation_of_tensors(device: Device, dtype: torch.dtype) -> None:
     none = [None] * 4
     check_rule(device, "aten.full.default", lambda n: [[Sym(n), 3], 1, *none], FULL(dtype))
     zeros = lambda size, *rest: torch.zeros(size, dtype=dtype)
@@ -137,7 +137,7 @@ def test_tensors_from_nothing(device: Device, dtype: torch.dtype) -> None:
         check_rule(device, "aten.arange.start_step", lambda n: [Sym(n), 0, -2, *none], count)
 
 
-def test_infinity_can_be_filled_in(device: Device) -> None:
+def test_full_with_infinity(device: Device) -> None:
     check_rule(
         device, "aten.full.default", lambda n: [[Sym(n)], -torch.inf, *[None] * 4], FULL(torch.float32)
     )
@@ -199,6 +199,6 @@ def every_one(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("partitioner", [True, False], ids=["delegated", "outside"])
-def test_a_program_of_them_all(device: Device, partitioner: bool) -> None:
+def test_an_exported_program_with_all_operators(device: Device, partitioner: bool) -> None:
     make = lambda n: (torch.randn(3, n, 5), torch.randn(3, n, 5))
     check_program(device, every_one, make, [{1: "n"}, {1: "n"}], (9, 4, 6, 9, 5), partitioner=partitioner)

@@ -78,9 +78,7 @@ def test_no_more_memory_than_executorch_plans(case: Case, device: Device, record
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_values_that_live_at_once_have_buffers_of_their_own(
-    case: Case, device: Device, recorded: Open
-) -> None:
+def test_values_alive_at_once_have_separate_buffers(case: Case, device: Device, recorded: Open) -> None:
     with pteron.load(recorded(case.name).program, device=device) as program:
         method = program.method()
         executor = method._executor
@@ -164,7 +162,7 @@ def test_a_single_conversation_has_a_single_state(device: Device, recorded: Open
 
 
 @pytest.mark.parametrize("name", ["cached_attention", "running_sum", "running_sum_aliased"])
-def test_reset_goes_back_to_what_the_file_says(name: str, device: Device, recorded: Open) -> None:
+def test_reset_restores_the_contents_in_the_file(name: str, device: Device, recorded: Open) -> None:
     recording = recorded(name)
     with pteron.load(recording.program, device=device) as program:
         method = program.method()
@@ -177,7 +175,7 @@ def test_reset_goes_back_to_what_the_file_says(name: str, device: Device, record
 
 
 @pytest.mark.parametrize("name", ["residual", "deep_residual"])
-def test_outputs_kept_on_the_gpu_are_inputs_like_any_other(name: str, device: Device, recorded: Open) -> None:
+def test_outputs_kept_on_the_gpu_can_be_inputs(name: str, device: Device, recorded: Open) -> None:
     recording = recorded(name)
     with pteron.load(recording.program, device=device) as program:
         method = program.method()

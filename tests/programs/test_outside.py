@@ -54,7 +54,7 @@ def core_kernels() -> list[tuple[str, str]]:
     return found
 
 
-def test_every_core_operator_is_found_by_its_out_variants_name() -> None:
+def test_every_core_operator_is_found_by_the_name_of_its_out_variant() -> None:
     kernels = core_kernels()
     assert len(kernels) > 150
     wrong = [(k, outside.operator_name(k), want) for k, want in kernels if outside.operator_name(k) != want]
@@ -98,7 +98,7 @@ class Views(nn.Module):
         return z.view(3, 4), y.reshape(4, 3) - 1, (z * 3).view(6, 2)
 
 
-def test_views_that_the_exporter_left_out(device: Device) -> None:
+def test_views_that_the_exporter_omits(device: Device) -> None:
     program = export(Views(), (torch.randn(3, 4),), partitioner=False)
     run(device, Views(), program, [(torch.randn(3, 4),) for _ in range(2)])
 
@@ -211,7 +211,7 @@ class Products(nn.Module):
         return self.biased(y), y @ self.third, torch.addmm(y, y, y[:4], beta=0.5, alpha=2)
 
 
-def test_linear_layers_are_found_again(device: Device) -> None:
+def test_addmm_and_mm_become_linear_layers(device: Device) -> None:
     module = Products().eval()
     program = export(module, (torch.randn(6, 8),), ({0: Dim("n", min=4, max=6)},), partitioner=False)
     graph = run(device, module, program, [(torch.randn(n, 8),) for n in (6, 4, 5)])

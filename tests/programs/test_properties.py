@@ -91,7 +91,7 @@ def test_any_sequence_of_live_shapes(case: Case, device: Device, folder: Folder)
 
 
 @pytest.mark.parametrize("name", ["deep_residual", "plain_attention", "cat", "gated_mlp_q4"])
-def test_history_leaves_no_trace(name: str, device: Device, folder: Folder) -> None:
+def test_earlier_calls_do_not_change_a_result(name: str, device: Device, folder: Folder) -> None:
     """After any shapes, a call gives bit for bit what a program gives that has never run before."""
     import torch
 

@@ -95,7 +95,7 @@ def test_data_may_be_a_path_bytes_or_a_file():
 
 
 @pytest.mark.parametrize("data", [123, None, memoryview(b"ET12"), ["model.pte"]])
-def test_other_data_is_refused_in_the_same_words(data):
+def test_other_data_is_refused_with_the_same_message(data):
     messages = []
     for runtime in (theirs.Runtime, ours.Runtime):
         with pytest.raises(TypeError) as refused:
@@ -105,13 +105,13 @@ def test_other_data_is_refused_in_the_same_words(data):
 
 
 @pytest.mark.parametrize("data", [b"12345", b"", "no/such/file.pte"])
-def test_what_cannot_be_opened_is_a_runtime_error_in_both(data):
+def test_a_file_that_cannot_be_opened_is_a_runtime_error_in_both(data):
     for runtime in (theirs.Runtime, ours.Runtime):
         with pytest.raises(RuntimeError):
             runtime.get().load_program(data)
 
 
-def test_unknown_methods_fail_alike():
+def test_unknown_methods_raise_the_same_error():
     for runtime in (theirs.Runtime, ours.Runtime):
         program = runtime.get().load_program(DATA / "dyn_rms.pte")
         with pytest.raises(KeyError, match="nope"):
@@ -122,7 +122,7 @@ def test_unknown_methods_fail_alike():
             program.write_etdump_result_to_file("etdump", "debug")
 
 
-def test_an_unknown_method_is_answered_with_the_known_ones():
+def test_the_error_for_an_unknown_method_lists_the_methods():
     with pytest.raises(KeyError, match="forward"):
         ours.Runtime.get().load_program(DATA / "dyn_rms.pte").load_method("nope")
 
@@ -183,7 +183,7 @@ def test_bad_inputs_are_runtime_errors_as_in_executorch(branches):
     assert forward.execute([torch.zeros(2, 5)])[0].shape == (2, 5)
 
 
-def test_the_twin_needs_no_torch():
+def test_the_runtime_needs_no_torch():
     script = """
 import sys, numpy as np
 from pteron.compat.executorch import Runtime
@@ -196,7 +196,7 @@ assert "torch" not in sys.modules
 
 
 @pytest.mark.parametrize("rows", [(8, 2), (1, 8, 3)])
-def test_a_program_without_delegates_runs_alike_in_both(portable, rows):
+def test_a_program_without_delegates_gives_the_same_results_in_both(portable, rows):
     """Integers in and out, a buffer that remembers, every dtype, at one live shape after another."""
     programs = [runtime.get().load_program(portable) for runtime in (theirs.Runtime, ours.Runtime)]
     real, twin = (program.load_method("forward") for program in programs)

@@ -66,7 +66,7 @@ def check(method, folder, rows):
 # -- choosing -------------------------------------------------------------------------------------
 
 
-def test_the_nearest_measured_size_decides():
+def test_the_route_of_the_nearest_measured_size_is_used():
     choice = Tuning({"k": {64: "few", 4096: "many"}})
     fitting = ["default", "few", "many"]
     assert [choice.prefers("k", n, fitting) for n in (0, 64, 500, 530, 10**6)] == [
@@ -81,7 +81,7 @@ def test_the_nearest_measured_size_decides():
     assert choice.keeps("k", "many") and not choice.keeps("k", "default") and not choice.keeps("other", "few")
 
 
-def test_only_what_is_clearly_faster_beats_the_default():
+def test_only_a_clearly_faster_route_replaces_the_default():
     def best(**seconds):
         return Measured("k", 1, {route: [s] for route, s in seconds.items()}).best
 
@@ -105,7 +105,7 @@ def test_every_route_of_a_trial_gives_the_same_result(device, folder):
             assert len(set(seen)) == len(seen) >= (2 if SUBGROUP in device.route_features else 1)
 
 
-def test_a_choice_is_taken_without_compiling_at_the_call(device, folder):
+def test_a_chosen_route_is_compiled_at_load(device, folder):
     with pteron.load(folder / "linear.pte", device=device, choice=Trial()) as program:
         method = program.method()
         key = route_key(linear_node(method))
@@ -119,7 +119,7 @@ def test_a_choice_is_taken_without_compiling_at_the_call(device, folder):
         assert (device.compilations, device.allocations) == before
 
 
-def test_without_a_cache_the_rules_decide_and_nothing_more_is_compiled(device, folder):
+def test_without_measurements_only_the_default_routes_are_compiled(device, folder):
     with pteron.load(folder / "linear.pte", device=device) as program:
         method = program.method()
         routes = method._live.routes[linear_node(method).index]
@@ -129,7 +129,7 @@ def test_without_a_cache_the_rules_decide_and_nothing_more_is_compiled(device, f
 # -- the file -------------------------------------------------------------------------------------
 
 
-def test_the_file_belongs_to_adapter_driver_and_kernels(device, monkeypatch):
+def test_measurements_are_stored_by_adapter_driver_and_kernels(device, monkeypatch):
     adapter = device.adapter
     assert tuning.read(adapter) is None
     tuning.write(adapter, {"k": {64: "fast"}})
@@ -143,7 +143,7 @@ def test_the_file_belongs_to_adapter_driver_and_kernels(device, monkeypatch):
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[1, 2]", "null"])
-def test_a_damaged_file_is_none(device, cache, damage):
+def test_a_damaged_file_is_ignored(device, cache, damage):
     cache.parent.mkdir()
     cache.write_text(damage)
     assert tuning.read(device.adapter) is None
@@ -155,7 +155,7 @@ def test_a_damaged_file_is_none(device, cache, damage):
         assert tuning.read(device.adapter) is None
 
 
-def test_a_load_uses_the_file(device, folder):
+def test_a_load_uses_the_measurements(device, folder):
     with pteron.load(folder / "linear.pte", device=device, choice=Trial()) as program:
         node = linear_node(program.method())
         last = program.method()._live.routes[node.index][-1].name
@@ -168,7 +168,7 @@ def test_a_load_uses_the_file(device, folder):
 # -- without being asked --------------------------------------------------------------------------
 
 
-def test_a_first_load_measures_and_later_ones_do_not(device, folder, cache, timestamps, monkeypatch):
+def test_only_the_first_load_measures(device, folder, cache, timestamps, monkeypatch):
     held = device.allocated_nbytes
     with pteron.load(folder / "linear.pte", device=device, tune=True) as program:
         method = program.method()
@@ -182,7 +182,7 @@ def test_a_first_load_measures_and_later_ones_do_not(device, folder, cache, time
         check(program.method(), folder, ROWS)
 
 
-def test_a_software_adapter_is_not_measured_unasked_but_a_gpu_is(device, folder, cache, timestamps):
+def test_a_load_measures_on_gpus_only(device, folder, cache, timestamps):
     if device.adapter.is_software:
         pteron.load(folder / "linear.pte", device=device).method()
         assert not cache.exists()
@@ -197,7 +197,7 @@ def test_a_software_adapter_is_not_measured_unasked_but_a_gpu_is(device, folder,
     assert not cache.exists()
 
 
-def test_a_program_that_refuses_zeros_is_loaded_all_the_same(device, folder, cache, timestamps, monkeypatch):
+def test_a_program_that_refuses_zeros_is_still_loaded(device, folder, cache, timestamps, monkeypatch):
     def refuse(*_):
         raise pteron.InputError("not zero")
 
@@ -208,7 +208,7 @@ def test_a_program_that_refuses_zeros_is_loaded_all_the_same(device, folder, cac
         monkeypatch.setattr("pteron.measure.trials._time_routes", None)  # it is not tried again
 
 
-def test_a_cache_that_cannot_be_written_costs_the_measurement_alone(device, folder, timestamps, monkeypatch):
+def test_a_cache_that_cannot_be_written_does_not_stop_the_load(device, folder, timestamps, monkeypatch):
     def refuse(*_):
         raise PermissionError
 
@@ -220,7 +220,7 @@ def test_a_cache_that_cannot_be_written_costs_the_measurement_alone(device, fold
 # -- the command ----------------------------------------------------------------------------------
 
 
-def test_the_command_measures_and_remembers(device, folder, cache, timestamps):
+def test_the_command_measures_and_stores(device, folder, cache, timestamps):
     result = CliRunner().invoke(app, ["tune", str(folder / "linear.pte"), "--json", "-n", "2"])
     assert result.exit_code == 0, (result.stdout, result.stderr)
     told = json.loads(result.stdout)
@@ -239,7 +239,7 @@ def test_the_command_measures_and_remembers(device, folder, cache, timestamps):
     assert "changed; saved" in shown or "more than one kernel" in shown
 
 
-def test_the_command_says_what_it_cannot_do(folder, monkeypatch):
+def test_the_command_refuses_with_a_message(folder, monkeypatch):
     monkeypatch.setattr("pteron.measure.trials.has_timestamps", lambda device: False)
     result = CliRunner().invoke(app, ["tune", str(folder / "linear.pte")])
     assert result.exit_code == 1 and "no timestamp queries" in result.stderr
@@ -248,6 +248,6 @@ def test_the_command_says_what_it_cannot_do(folder, monkeypatch):
     assert missing.exit_code == 2 and "there is no method 'nothing'" in missing.stderr
 
 
-def test_sizes_are_one_the_most_and_between(device, folder):
+def test_sizes_are_1_the_maximum_and_their_geometric_mean(device, folder):
     with pteron.load(folder / "linear.pte", device=device) as program:
         assert some_sizes(program.method()) == [1, 4, ROWS]

@@ -76,7 +76,7 @@ def delegate_of(*operators: str) -> vulkan.VkGraph:
 
 
 @pytest.mark.parametrize("path", SOUND, ids=lambda path: path.stem)
-def test_sound_programs_run(path: Path) -> None:
+def test_valid_programs_can_run(path: Path) -> None:
     report = pteron.check(path)
     assert report.runs and not report.findings
     assert report.methods == ("forward",)
@@ -93,12 +93,12 @@ def test_every_missing_kernel_is_listed_with_its_places() -> None:
     ]
 
 
-def test_what_reads_a_missing_kernels_result_is_not_listed() -> None:
+def test_readers_of_a_missing_kernels_result_are_not_listed() -> None:
     report = pteron.check(program(method("forward", "aten::nosuch.out", "aten::relu.out", "aten::abs.out")))
     assert [f.what for f in report.findings] == ["aten::nosuch.out"]
 
 
-def test_all_methods_delegates_and_backends_are_looked_through() -> None:
+def test_all_methods_delegates_and_backends_are_checked() -> None:
     data = program(
         method(
             "prefill",
@@ -130,7 +130,7 @@ def test_all_methods_delegates_and_backends_are_looked_through() -> None:
         assert str(finding) in str(raised.value)
 
 
-def test_what_an_operator_refuses_is_listed_too() -> None:
+def test_arguments_that_a_rule_refuses_are_listed() -> None:
     """`relu` takes one tensor of any shape, but its output must hold the result."""
     plan = method("forward", "aten::relu.out", "aten::abs.out")
     small = schema.EValue(schema.Tensor(schema.ScalarType.FLOAT, sizes=(1,), dim_order=(0,)))
@@ -152,7 +152,7 @@ def test_what_an_operator_refuses_is_listed_too() -> None:
     assert "does not fit its maximum" in report.findings[0].why
 
 
-def test_a_dtype_without_counterpart_is_named() -> None:
+def test_an_unsupported_dtype_is_named() -> None:
     plan = method("forward", "aten::relu.out")
     odd = schema.EValue(schema.Tensor(schema.ScalarType.FLOAT8E5M2, sizes=(2, 2), dim_order=(0, 1)))
     report = pteron.check(

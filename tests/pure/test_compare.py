@@ -40,7 +40,7 @@ def array(*values: float, dtype: Any = F) -> Any:
         (4, 3, "expected the integer 3, got 4"),
     ],
 )
-def test_what_is_wrong_is_said(got: Any, want: Any, message: str) -> None:
+def test_differences_are_described(got: Any, want: Any, message: str) -> None:
     problem = disagreement(got, want, rtol=1e-2, atol=1e-3)
     assert problem and re.search(message, problem)
 
@@ -57,11 +57,11 @@ def test_what_is_wrong_is_said(got: Any, want: Any, message: str) -> None:
         (None, UNDEFINED),
     ],
 )
-def test_what_is_close_agrees(got: Any, want: Any) -> None:
+def test_close_values_agree(got: Any, want: Any) -> None:
     assert disagreement(got, want, rtol=1e-2, atol=1e-3) is None
 
 
-def test_one_tolerance_stands_for_both() -> None:
+def test_one_tolerance_is_absolute_and_relative() -> None:
     assert disagreement(array(100.9), array(100), 1e-2) is None
     assert disagreement(array(0.009), array(0), 1e-2) is None
     assert disagreement(array(0.011), array(0), 1e-2)

@@ -38,7 +38,7 @@ def test_inputs_outputs_and_dynamic_dimensions():
     assert info.runs and not info.nodes and not info.is_constant
 
 
-def test_an_output_that_rounds_is_dynamic_all_the_same():
+def test_an_output_whose_size_is_rounded_is_dynamic():
     info = method("dyn_conv1d")  # stride 2: 16 and 15 elements give 7
     assert ports(info.outputs) == [("output0", "float32", (1, 4, 7), (2,))]
 
@@ -74,7 +74,7 @@ def test_constants_are_counted_and_the_largest_come_first():
     ]
 
 
-def test_memory_is_what_the_plan_says():
+def test_memory_equals_the_memory_plan():
     memory = method("dyn_rms").memory
     assert (memory.activations, memory.buffers, memory.tensors) == (2 * 128 * 64 * 4, 2, 2)
     assert memory.staging == 128 * 64 * 4
@@ -171,7 +171,7 @@ with ProgramFile.open(sys.argv[1]) as file:
     subprocess.run([sys.executable, "-c", script, DATA / "dyn_rms.pte"], check=True, timeout=120)
 
 
-def test_random_integers_are_drawn_from_where_they_are_valid():
+def test_random_integers_are_in_the_valid_range():
     from pteron.lower.instructions import lower
 
     with ProgramFile.open(DATA / "emb_dyn.pte") as file:

@@ -28,13 +28,13 @@ def test_a_file_numbers_its_bindings_and_enables_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(WGSL.rglob("*.wgsl")), ids=lambda path: path.stem)
-def test_every_storage_binding_says_what_it_holds(path: Path) -> None:
+def test_every_storage_binding_has_a_comment_with_its_shape(path: Path) -> None:
     for line in path.read_text("utf-8").splitlines():
         if "var<storage" in line:
             assert re.search(r";\s*// \S", line), f"say its shape in a comment: {line}"
 
 
-def test_params_are_packed_by_name_where_wgsl_puts_them() -> None:
+def test_params_are_packed_by_name_at_wgsl_offsets() -> None:
     kernel = kernels.load("binary")
     values = {field.name: 0 for field in kernel.fields} | {"quads": 7, "sizes": (3, 5), "b_strides": (1, 0)}
     packed = kernel.pack(values)
@@ -45,7 +45,7 @@ def test_params_are_packed_by_name_where_wgsl_puts_them() -> None:
     assert len(packed) == kernel.params_nbytes
 
 
-def test_lines_may_depend_on_a_define(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_keeps_lines_when_the_define_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "@group(0) @binding(0) var<storage, read> x: array<f32>;\n"
     more = "//#if TWO\n@group(0) @binding(1) var<storage, read> y: array<f32>;\n//#end\n"
     monkeypatch.setattr(kernels, "_read", lambda name: text + more)
@@ -60,7 +60,7 @@ def test_each_repeats_lines() -> None:
     assert text == f"before\n{first}{second}after\n"
 
 
-def test_half_precision_is_enabled_where_it_is_spelled() -> None:
+def test_f16_is_enabled_if_the_text_uses_it() -> None:
     kernel = kernels.load("copy")
     dtypes = {"x": DType.float32, "y": DType.float32}
     assert kernels.source(kernel, dtypes, {"T": "f16"}).startswith("enable f16;\n")
@@ -75,7 +75,7 @@ def test_a_parameter_too_many_or_too_few_is_an_error() -> None:
         kernel.pack({"words": -1})
 
 
-def test_a_literal_binding_fits_its_dtype_alone() -> None:
+def test_a_binding_with_a_literal_type_accepts_only_its_dtype() -> None:
     kernel = kernels.load("conv")
     assert kernel.binding("x").accepts(DType.float32)
     assert not kernel.binding("x").accepts(DType.int32)
@@ -83,7 +83,7 @@ def test_a_literal_binding_fits_its_dtype_alone() -> None:
 
 
 @pytest.mark.parametrize("groups", [0, 1, 65535, 65536, 65537, 10**6, 4 * 10**9])
-def test_long_grids_are_folded(groups: int) -> None:
+def test_long_grids_become_two_dimensional(groups: int) -> None:
     x, y, z = fold(groups)
     assert x <= MAX_GROUPS_PER_DIMENSION
     assert y <= MAX_GROUPS_PER_DIMENSION

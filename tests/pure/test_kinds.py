@@ -42,7 +42,7 @@ SYMINT = SymInt(ValueId(1), "n")
         (Unused, (None, "x"), (None, "x")),
     ],
 )
-def test_what_fits_is_taken(annotation: Any, given: Any, taken: Any) -> None:
+def test_valid_arguments_are_accepted(annotation: Any, given: Any, taken: Any) -> None:
     result = kind_of(annotation).take("x", given)
     assert result == taken and type(result) is type(taken)
 
@@ -68,13 +68,13 @@ def test_what_fits_is_taken(annotation: Any, given: Any, taken: Any) -> None:
         (None, 0, "`x` must be nothing, the file has 0"),
     ],
 )
-def test_what_does_not_fit_is_named(annotation: Any, given: Any, message: str) -> None:
+def test_invalid_arguments_are_refused_by_name(annotation: Any, given: Any, message: str) -> None:
     with pytest.raises(OpError) as raised:
         kind_of(annotation).take("x", given)
     assert str(raised.value).startswith(message)
 
 
-def test_a_rule_must_declare_all_that_it_takes() -> None:
+def test_a_rule_must_annotate_every_parameter() -> None:
     with pytest.raises(TypeError, match=r"parameter `b`: .* is not the annotation of an operator argument"):
 
         @op("tests.undeclared")

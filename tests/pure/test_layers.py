@@ -63,18 +63,18 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def test_the_table_names_every_part() -> None:
+def test_the_table_lists_every_package_and_module() -> None:
     assert {part_of(path) for path in ROOT.rglob("*.py")} == ROWS.keys()
     assert all(row.parts <= ROWS.keys() for row in ROWS.values())
 
 
-def test_only_the_exporter_may_need_torch() -> None:
+def test_only_exporting_may_import_torch() -> None:
     for package in ("torch", "executorch", "torchao"):
         assert [row.part for row in ROWS.values() if package in row.packages] == ["exporting"]
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
-def test_a_part_imports_what_the_table_gives_it(path: Path) -> None:
+def test_a_part_imports_only_what_the_table_allows(path: Path) -> None:
     row = ROWS[part_of(path)]
     for name in imports(path):
         top, _, rest = name.partition(".")
@@ -86,7 +86,7 @@ def test_a_part_imports_what_the_table_gives_it(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "gpu").glob("*.py")), ids=lambda p: p.name)
-def test_a_call_knows_no_implementation_of_the_device(path: Path) -> None:
+def test_the_call_path_imports_neither_numpy_nor_wgpu(path: Path) -> None:
     assert not {name for name in imports(path) if name.startswith(("wgpu", "numpy", "pteron.gpu.wgpu"))}
 
 

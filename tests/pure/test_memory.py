@@ -18,12 +18,12 @@ def chain(length: int) -> Graph:
     return s.finish(x)
 
 
-def test_a_chain_needs_two_buffers_however_long() -> None:
+def test_a_chain_of_any_length_needs_two_buffers() -> None:
     graph = chain(20)
     assert len(plan_memory(graph, Layout.of(graph), ()).buffers) == 2
 
 
-def test_views_are_the_same_bytes() -> None:
+def test_views_share_bytes_with_their_source() -> None:
     s = Sketch()
     x = s.input(4, 6)
     y = s.add("aten.view_copy.default", x, (24,), shape=(24,))
@@ -33,7 +33,7 @@ def test_views_are_the_same_bytes() -> None:
     assert not layout.copies
 
 
-def test_a_view_of_what_is_written_in_place_is_copied() -> None:
+def test_a_view_of_a_tensor_written_in_place_is_copied() -> None:
     s = Sketch()
     cache = s.constant(1, 8, 1, 4)
     seen = s.add("aten.view_copy.default", cache, (32,), shape=(32,))
@@ -52,7 +52,7 @@ def test_weights_and_state_take_no_activation_memory() -> None:
     assert plan.nbytes == aligned(4 * 64 * 4) + aligned(4 * 32 * 4)
 
 
-def test_scratch_lives_with_its_node_alone() -> None:
+def test_scratch_is_used_only_by_its_node() -> None:
     graph = chain(6)
     plan = plan_memory(graph, Layout.of(graph), [(1, "stats", 400), (4, "stats", 400)])
     assert len(plan.buffers) == 3
@@ -60,7 +60,7 @@ def test_scratch_lives_with_its_node_alone() -> None:
 
 
 @given(st.data())
-def test_no_two_living_values_share_a_buffer(data: st.DataObject) -> None:
+def test_values_alive_at_once_never_share_a_buffer(data: st.DataObject) -> None:
     s = Sketch()
     values = [s.input(data.draw(st.integers(1, 99))) for _ in range(data.draw(st.integers(1, 3)))]
     for _ in range(data.draw(st.integers(1, 25))):

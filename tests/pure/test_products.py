@@ -77,7 +77,7 @@ def test_on_a_software_adapter_with_subgroups(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_on_a_device_that_offers_nothing(name: str) -> None:
+def test_on_a_device_without_features(name: str) -> None:
     one_row = "gemm" if name == "aten.linear.default" else "gemv"
     assert taken(name, PHONE) == [one_row, *["gemm"] * 7]
 
@@ -99,7 +99,7 @@ def kernel(kind: KernelKind) -> Offer:
     return Offer(kind, Dispatch(kind.name, {}, {}, (1, 1, 1)))
 
 
-def test_the_table_orders_what_is_offered() -> None:
+def test_routes_are_in_the_order_of_the_table() -> None:
     offers = [kernel(kind) for kind in reversed(products.ORDER)]
     routes = product_routes(Extent(1, 1), offers)
     assert [route.name for route in routes] == [kind.name for kind in products.ORDER]

@@ -39,7 +39,7 @@ def test_a_call_is_one_write_of_parameters_the_uploads_and_one_submit(
     assert (device.allocations, device.compilations, len(device.groups)) == made
 
 
-def test_a_known_shape_writes_no_parameters_again() -> None:
+def test_a_call_at_the_same_shape_writes_no_parameters() -> None:
     device, method = recorded("dyn_rms.pte")
     call(method, 5)
     device.events.clear()
@@ -59,7 +59,7 @@ def test_grids_and_parameters_follow_the_live_shape() -> None:
     assert seen[1] != seen[128]
 
 
-def test_every_command_names_what_the_device_made() -> None:
+def test_every_command_uses_handles_of_the_device() -> None:
     device, method = recorded("dyn_conv1d.pte")
     call(method, 4)
     submit = device.events[-1]
@@ -72,7 +72,7 @@ def test_every_command_names_what_the_device_made() -> None:
             assert device.buffers[buffer.id] is buffer and offset + nbytes <= buffer.size
 
 
-def test_constants_of_different_size_on_the_same_bytes_have_buffers_of_their_own() -> None:
+def test_constants_of_different_sizes_at_the_same_bytes_have_separate_buffers() -> None:
     """A small and a large tensor may begin at the same byte of a file."""
     from pteron.arrays import convert_constant
     from pteron.gpu.placement import Placement

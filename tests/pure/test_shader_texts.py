@@ -23,7 +23,7 @@ INVOCATIONS, STORAGE_BUFFERS, WORKGROUP_NBYTES = 256, 8, 16 << 10
 LIVE = (SMALLER, 1, LARGEST, 4)
 
 
-def test_every_text_keeps_to_the_portable_floor() -> None:
+def test_every_text_stays_within_the_minimum_limits() -> None:
     problems = []
     for built in built_texts():
         asked = needs(built.text)
@@ -38,7 +38,7 @@ def test_every_text_keeps_to_the_portable_floor() -> None:
     assert not problems, "\n".join([f"{len(problems)} texts", *problems[:10]])
 
 
-def test_what_a_text_needs_is_read_from_it() -> None:
+def test_needs_of_a_shader_text() -> None:
     text = """
 enable f16, subgroups;
 const WG = 64u;

@@ -28,7 +28,7 @@ def residual() -> tuple[Graph, Tensor, Tensor]:
 
 
 @given(SIZES)
-def test_a_residual_sees_no_stale_operand(sizes: list[int]) -> None:
+def test_a_residual_has_the_live_shape_at_every_size(sizes: list[int]) -> None:
     graph, x, y = residual()
     swept = live(graph)
     for size in sizes:
@@ -66,7 +66,7 @@ def test_a_shape_seen_before_evaluates_no_rule() -> None:
     assert swept.visits == visits + 3, "only the largest shape, which load planned, is new to the memory"
 
 
-def test_nodes_that_differ_in_their_values_alone_are_planned_once() -> None:
+def test_nodes_with_the_same_signature_are_planned_once() -> None:
     s = Sketch()
     x, tables = s.input(128, 8), [s.constant(n, 8) for n in (50, 50, 60)]
     positions = [s.integer() for _ in tables]
@@ -87,7 +87,7 @@ def test_nodes_that_differ_in_their_values_alone_are_planned_once() -> None:
     assert [shape_of(swept, row) for row in rows] == [(47, 8), (41, 8), (57, 8)]
 
 
-def test_a_plan_that_is_taken_over_guards_its_own_integers() -> None:
+def test_a_shared_plan_checks_the_integers_of_its_own_node() -> None:
     s = Sketch()
     x = s.input(1, 4, 2, 8)
     caches = [s.constant(1, 16, 2, 8) for _ in range(4)]
@@ -106,7 +106,7 @@ def test_a_plan_that_is_taken_over_guards_its_own_integers() -> None:
     swept.resize({x.id: (1, 3, 2, 8), first: 0, second: 13})
 
 
-def test_a_value_that_comes_twice_is_not_two_values() -> None:
+def test_one_value_used_twice_differs_from_two_values() -> None:
     s = Sketch()
     x, y = s.input(8), s.input(8)
     twice = s.add("aten.add.Tensor", x, x, 1, shape=(8,))
@@ -120,7 +120,7 @@ def test_a_value_that_comes_twice_is_not_two_values() -> None:
     assert plans[1].dispatches[0].params != plans[2].dispatches[0].params
 
 
-def test_remembered_plans_are_bounded() -> None:
+def test_the_number_of_cached_plans_is_limited() -> None:
     graph, x, _ = residual()
     swept = live(graph)
     for size in range(1, 129):
@@ -128,7 +128,7 @@ def test_remembered_plans_are_bounded() -> None:
     assert max(len(memo) for memo in swept._memo) <= REMEMBERED_PLANS_PER_NODE
 
 
-def test_a_static_graph_is_left_alone() -> None:
+def test_an_unchanged_shape_plans_nothing() -> None:
     graph, x, _ = residual()
     swept = live(graph)
     visits = swept.visits
@@ -155,7 +155,7 @@ def test_a_refused_call_changes_nothing() -> None:
 
 
 @given(st.integers(1, 128))
-def test_sizes_become_integers_and_integers_sizes(size: int) -> None:
+def test_sizes_become_symints_and_symints_become_sizes(size: int) -> None:
     """sym_size of an intermediate, arithmetic on it, and a view by the result."""
     s = Sketch()
     x = s.input(1, 128, 6)
@@ -237,7 +237,7 @@ def test_a_position_moves_without_a_new_plan() -> None:
     assert swept.visits == visits
 
 
-def test_a_position_beyond_the_cache_is_refused_though_nothing_is_planned() -> None:
+def test_a_position_beyond_the_cache_is_refused_without_a_new_plan() -> None:
     graph, k, position = cache_program()
     swept = live(graph)
     swept.resize({k.id: (1, 4, 2, 8), position.id: 60})  # type: ignore[attr-defined]
@@ -285,7 +285,7 @@ def test_reading_something_else_as_a_symint_says_so() -> None:
         live(graph).integer(x)
 
 
-def test_dynamic_dimensions_are_found_by_asking() -> None:
+def test_dynamic_dimensions_are_found() -> None:
     s = Sketch()
     x, w = s.input(1, 128, 64), s.constant(32, 64)
     y = s.add("aten.linear.default", x, w, None, shape=(1, 128, 32))
@@ -323,7 +323,7 @@ def test_a_size_that_the_exporter_fixed_is_explained() -> None:
     assert "The exporter made this size a constant" in said and "dynamic_shapes" in said
 
 
-def test_a_size_that_does_not_suit_is_not_blamed_on_the_exporter() -> None:
+def test_an_ordinary_refusal_is_not_explained_by_the_exporter() -> None:
     s = Sketch()
     x = s.input(6, 8)
     y = s.add("aten.view_copy.default", x, (-1, 16), shape=(3, 16))

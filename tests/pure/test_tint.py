@@ -35,7 +35,7 @@ def test_every_text_compiles(tmp_path: Path) -> None:
     assert not problems, "\n".join([f"{len(problems)} of {len(texts)} shaders", *problems[:5]])
 
 
-def test_what_tint_refuses_is_noticed(tmp_path: Path) -> None:
+def test_a_text_that_tint_refuses_is_reported(tmp_path: Path) -> None:
     """naga lets an invocation wait at a barrier that others never reach."""
     text = """
         @compute @workgroup_size(64)

@@ -58,7 +58,7 @@ def test_sibling_linears_count_all_their_outputs(t: Hand) -> None:
     assert found == Cost(2 * 3 * 12 * 8, 4 * (24 + 96 + 36))
 
 
-def test_packed_weights_count_the_bytes_that_they_have(t: Hand) -> None:
+def test_packed_weights_count_their_packed_bytes(t: Hand) -> None:
     weights = t(64, 16, dtype=DType.uint8)
     found = t.cost("et_vk.linear_q4gsw.default", t(3, 32), weights, t(1, 64), 32, None, t(3, 64))
     assert found == Cost(2 * 3 * 64 * 32, 4 * 96 + 64 * 16 + 4 * 64 + 4 * 192)
@@ -66,7 +66,7 @@ def test_packed_weights_count_the_bytes_that_they_have(t: Hand) -> None:
     assert t.cost("pteron.linears_q4gsw", t(3, 32), weights, t(1, 64), 32, None, both) == found
 
 
-def test_an_added_product_does_not_count_what_is_added_as_a_factor(t: Hand) -> None:
+def test_the_added_tensor_of_addmm_is_not_a_factor(t: Hand) -> None:
     assert t.cost("aten.addmm.default", t(5), t(3, 8), t(8, 5), 1, 1, t(3, 5)).flops == 2 * 3 * 5 * 8
     assert t.cost("aten.bmm.default", t(2, 3, 8), t(2, 8, 5), t(2, 3, 5)).flops == 2 * 2 * 3 * 5 * 8
 
@@ -108,7 +108,7 @@ def test_convolutions_of_integers_do_not_count_padding_of_their_weights(t: Hand)
     )
 
 
-def test_gradients_of_convolutions_count_those_that_are_wanted(t: Hand) -> None:
+def test_only_the_requested_gradients_of_a_convolution_count(t: Hand) -> None:
     grad, x, weight = t(2, 8, 6, 6), t(2, 4, 6, 6), t(8, 4, 3, 3)
     plain = (8,), (1, 1), (1, 1), (1, 1), False, (0, 0), 1
     outs = t(2, 4, 6, 6), t(8, 4, 3, 3), t(8)
@@ -118,8 +118,8 @@ def test_gradients_of_convolutions_count_those_that_are_wanted(t: Hand) -> None:
         assert found.flops == times * once
 
 
-def test_a_name_does_not_make_a_product(t: Hand) -> None:
-    """It has `linear` in it."""
+def test_a_resize_with_linear_in_its_name_is_not_a_product(t: Hand) -> None:
+    """The name contains `linear`."""
     found = t.cost("aten.upsample_bilinear2d.vec", t(1, 3, 4, 4), None, False, (2.0, 2.0), t(1, 3, 8, 8))
     assert found == Cost(None, 4 * (48 + 192))
 
@@ -127,7 +127,7 @@ def test_a_name_does_not_make_a_product(t: Hand) -> None:
 # -- attention -------------------------------------------------------------------------------------
 
 
-def test_attention_counts_the_keys_that_are_seen(t: Hand) -> None:
+def test_attention_counts_the_visible_keys(t: Hand) -> None:
     q, k, v, y = t(1, 2, 8, 16), t(1, 2, 2, 16), t(1, 2, 2, 16), t(1, 2, 8, 16)
     caches, position = (t(1, 64, 2, 16), t(1, 64, 2, 16)), t.integer(10)
     name, rest = "sdpa_with_kv_cache.default", (0.0, True, None, y)
@@ -138,7 +138,7 @@ def test_attention_counts_the_keys_that_are_seen(t: Hand) -> None:
     assert custom == Cost(found.flops, visible - 4 * 2 * 64)
 
 
-def test_with_a_mask_every_query_meets_every_key(t: Hand) -> None:
+def test_with_a_mask_every_query_reads_every_key(t: Hand) -> None:
     q, caches = t(1, 2, 8, 16), (t(1, 64, 2, 16), t(1, 64, 2, 16))
     mask = t(2, 12)
     found = t.cost("custom_sdpa.default", q, *caches, 10, mask, 0.0, False, None, t(1, 2, 8, 16))
@@ -157,7 +157,7 @@ def test_one_decoding_step_of_a_small_language_model(t: Hand) -> None:
     assert found.nbytes > 1.5e6
 
 
-def test_new_rows_of_a_cache_are_all_that_is_written(t: Hand) -> None:
+def test_only_new_rows_of_a_cache_are_written(t: Hand) -> None:
     found = t.cost("update_cache.default", t(1, 2, 2, 16), t(1, 64, 2, 16), t.integer(3), None)
     assert found == Cost(None, 4 * 2 * 64)
 
@@ -165,7 +165,7 @@ def test_new_rows_of_a_cache_are_all_that_is_written(t: Hand) -> None:
 # -- lookups ---------------------------------------------------------------------------------------
 
 
-def test_a_lookup_reads_the_rows_it_takes(t: Hand) -> None:
+def test_a_lookup_reads_only_its_rows(t: Hand) -> None:
     indices = t(3, dtype=INT)
     found = t.cost("aten.embedding.default", t(1000, 16), indices, -1, False, False, t(3, 16))
     assert found == Cost(None, 4 * (48 + 3 + 48))
@@ -175,12 +175,12 @@ def test_a_lookup_reads_the_rows_it_takes(t: Hand) -> None:
     assert t.cost(name, table, scales, None, 0, 15, indices, t(3, 16)).nbytes == 3 * (8 + 8) + 12 + 192
 
 
-def test_no_more_is_read_than_there_is(t: Hand) -> None:
+def test_bytes_read_never_exceed_the_tensor(t: Hand) -> None:
     found = t.cost("aten.embedding.default", t(2, 16), t(30, dtype=INT), -1, False, False, t(30, 16))
     assert found.nbytes == 4 * (32 + 30 + 480)
 
 
-def test_a_part_of_a_tensor_is_read_in_part(t: Hand) -> None:
+def test_a_slice_reads_only_its_elements(t: Hand) -> None:
     assert t.cost("aten.select_copy.int", t(100, 16), 0, 99, t(16)).nbytes == 4 * (16 + 16)
     assert (
         t.cost("aten.slice_copy.Tensor", t(100, 16, dtype=HALF), 0, 0, 3, 1, t(3, 16, dtype=HALF)).nbytes
@@ -189,14 +189,14 @@ def test_a_part_of_a_tensor_is_read_in_part(t: Hand) -> None:
     assert t.cost("aten.gather.default", t(100, 16), 0, t(2, 16, dtype=INT), False, t(2, 16)).nbytes == 4 * 96
 
 
-def test_a_shape_is_not_read(t: Hand) -> None:
+def test_an_argument_used_only_for_its_shape_is_not_read(t: Hand) -> None:
     assert t.cost("aten.fill.Scalar", t(100), 1.0, t(100)).nbytes == 400
 
 
 # -- every operator ---------------------------------------------------------------------------------
 
 
-def test_a_tensor_that_is_given_twice_is_read_once(t: Hand) -> None:
+def test_a_tensor_passed_twice_is_read_once(t: Hand) -> None:
     x = t(3, 4)
     assert t.cost("aten.mul.Tensor", x, x, t(3, 4)) == Cost(None, 4 * (12 + 12))
 

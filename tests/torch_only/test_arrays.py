@@ -38,7 +38,7 @@ def test_host_memory_is_not_copied() -> None:
     assert ready[0] == 7
 
 
-def test_what_is_no_array_is_named() -> None:
+def test_a_value_that_is_not_an_array_is_refused_by_name() -> None:
     with pytest.raises(InputError, match="x: expected an array, got object"):
         as_numpy(object(), "x")
 
@@ -80,7 +80,7 @@ def test_strided_arrays_become_row_major() -> None:
     np.testing.assert_array_equal(ready, [[0, 3], [1, 4], [2, 5]])
 
 
-def test_results_are_widened_and_their_own_memory() -> None:
+def test_results_are_widened_copies() -> None:
     data = memoryview(bytearray(np.array([1, -2], np.int32).tobytes()))
     got = from_gpu(data, DType.int32, "int64", (2,))
     data[0] = 9

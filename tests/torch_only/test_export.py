@@ -37,13 +37,13 @@ def test_attention_stays_in_one_delegate() -> None:
     assert {o.name: o.count for o in report.delegated}["et_vk.linear_q4gsw.default"] == 2
 
 
-def test_attention_that_does_not_fit_is_taken_apart() -> None:
+def test_unsupported_attention_is_decomposed() -> None:
     report = exported("odd heads").report
     assert report.runs and report.delegates > 1
     assert "aten::any.out" in [o.name for o in report.outside]
 
 
-def test_the_report_names_what_is_left_outside_and_why() -> None:
+def test_the_report_lists_operators_outside_the_delegate_with_reasons() -> None:
     report = exported("leftovers").report
     (left,) = report.outside
     assert (left.name, left.count, left.reasons) == ("aten::any.out", 1, ("no operator implementation",))
@@ -68,7 +68,7 @@ def test_layers_that_cannot_be_quantized_are_named() -> None:
     assert len(exported("mlp, 4 bits").buffer) < len(exported("mlp").buffer)
 
 
-def test_attention_keeps_its_weights_and_says_so() -> None:
+def test_the_weights_of_attention_are_not_quantized() -> None:
     report = exported("transformer layer, 4 bits").report
     assert report.unquantized == ("self_attn: torch's attention reads its weights as tensors of floats",)
     assert {o.name: o.count for o in report.delegated}["et_vk.linear_q4gsw.default"] == 2
@@ -112,12 +112,12 @@ def test_the_module_is_unchanged_and_the_file_complete(tmp_path: Path) -> None:
         ({"example_inputs": torch.zeros(1, WIDTH)}, r"write \(x,\)"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         pteron.export(Mlp(), **{"example_inputs": rows(1), **options})
 
 
-def test_torch_errors_come_through() -> None:
+def test_errors_of_torch_are_not_changed() -> None:
     with pytest.raises(RuntimeError, match="must have same reduction dim"):
         pteron.export(Mlp(), (torch.zeros(2, WIDTH + 1),))
 
@@ -153,7 +153,9 @@ def test_a_wrong_name_is_explained(tmp_path: Path, name: str, message: str) -> N
     assert not (factory.parent / "out.pte").exists()
 
 
-def test_what_the_partitioner_cannot_do_is_exported_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_the_partitioner_refuses_is_exported_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(self: Any, program: Any) -> None:
         raise NotImplementedError("cannot add value for list [s21, 8, 1, 1]")
 
@@ -165,7 +167,7 @@ def test_what_the_partitioner_cannot_do_is_exported_without_it(monkeypatch: pyte
         pteron.export(nn.Linear(3, 4), (torch.randn(2, 3),), compile_options={"force_fp16": True})
 
 
-def test_a_module_that_cannot_be_exported_at_all_says_what_the_first_try_said() -> None:
+def test_if_both_exports_fail_the_first_error_is_raised() -> None:
     class Fails(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x if x.sum() > 0 else -x

@@ -9,7 +9,7 @@ from pteron.pte.file import ProgramFile
 from pteron.report.inspect import inspect_method
 
 
-def test_nodes_that_are_planned_alike_show_their_own_tensors(exported):
+def test_nodes_that_share_a_plan_show_their_own_tensors(exported):
     class Twins(torch.nn.Module):
         def forward(self, a, b):
             return a.tanh(), b.tanh()
@@ -26,7 +26,7 @@ def test_nodes_that_are_planned_alike_show_their_own_tensors(exported):
         assert dispatch.bindings["y"] == f"{output}: float32[5]"
 
 
-def test_one_size_is_refused_where_it_is_ambiguous(exported):
+def test_one_size_is_refused_if_the_maxima_differ(exported):
     class Outer(torch.nn.Module):
         def forward(self, x, y):
             return x * 2, y * 3

@@ -21,7 +21,7 @@ from tests.support import DATA
 
 
 @pytest.mark.parametrize("name", FIXTURES)
-def test_its_deserialiser_reads_ours(name: str, tmp_path: Path) -> None:
+def test_stock_deserialiser_reads_our_files(name: str, tmp_path: Path) -> None:
     rewritten(DATA / name, tmp_path / "copy.pte")
     ours = stock.deserialize_pte_binary((tmp_path / "copy.pte").read_bytes())
     theirs = stock.deserialize_pte_binary((DATA / name).read_bytes())
@@ -30,12 +30,12 @@ def test_its_deserialiser_reads_ours(name: str, tmp_path: Path) -> None:
     assert ours.program.constant_buffer == theirs.program.constant_buffer
 
 
-def test_its_runtime_loads_ours(tmp_path: Path) -> None:
+def test_stock_runtime_loads_our_files(tmp_path: Path) -> None:
     rewritten(DATA / "dyn_rms.pte", tmp_path / "copy.pte")
     assert Runtime.get().load_program(tmp_path / "copy.pte").method_names == {"forward"}
 
 
-def test_its_runtime_runs_ours(tmp_path: Path) -> None:
+def test_stock_runtime_runs_our_files(tmp_path: Path) -> None:
     program = replace(addition(), constant_segment=schema.SubsegmentOffsets(0, (0,)))
     write_pte(tmp_path / "add.pte", program, (b"",))
     method = Runtime.get().load_program(tmp_path / "add.pte").load_method("forward")
@@ -44,7 +44,7 @@ def test_its_runtime_runs_ours(tmp_path: Path) -> None:
     assert torch.equal(result, x + y)
 
 
-def test_stock_executorch_reads_ours_and_we_read_its(tmp_path: Path) -> None:
+def test_ptd_files_are_exchanged_with_stock_executorch(tmp_path: Path) -> None:
     write_ptd(tmp_path / "model.ptd", NAMED, LAYOUTS)
     serializer = FlatTensorSerializer()
     payload = serializer.deserialize(Cord((tmp_path / "model.ptd").read_bytes()))

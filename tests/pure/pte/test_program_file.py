@@ -150,7 +150,7 @@ class TestHeader:
 
 
 class TestMethods:
-    def test_an_unknown_method_lists_those_there_are(self) -> None:
+    def test_the_error_for_an_unknown_method_lists_the_methods(self) -> None:
         with ProgramFile.open(RMS) as file, pytest.raises(KeyError, match=r"'decode'.*forward"):
             file.plan("decode")
 

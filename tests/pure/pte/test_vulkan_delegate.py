@@ -68,7 +68,7 @@ class TestRealFiles:
             assert len(weight) == delegate.graph.constants[0].length > 0
             assert delegate.graph.constants[0].offset == NAMED_OFFSET
 
-    def test_sdpa_keeps_its_int_where_a_double_is_meant(self) -> None:
+    def test_an_int_in_place_of_a_double_stays_an_int(self) -> None:
         with ProgramFile.open(DATA / "sdpa_dyn.pte") as file:
             delegate = read_delegate(file.delegate_blob(file.plan("forward").delegates[0]))
         (call,) = [call for call in delegate.graph.chain if call.name == "sdpa_with_kv_cache.default"]
@@ -116,7 +116,7 @@ class TestHeader:
     def test_size_zero_means_the_rest(self) -> None:
         assert bytes(read_delegate(self.damaged(22, "Q", 0)).inline) == b"1234"
 
-    def test_size_zero_and_nothing_there(self) -> None:
+    def test_size_zero_without_data(self) -> None:
         blob = write_delegate(GRAPH)
         assert bytes(read_delegate(memoryview(blob).toreadonly()).inline) == b""
 

@@ -83,7 +83,7 @@ class TestAtomicity:
         assert target.read_bytes() == b"old"
         assert list(tmp_path.iterdir()) == [target]
 
-    def test_the_file_is_as_readable_as_any(self, tmp_path: Path) -> None:
+    def test_the_file_has_the_usual_permissions(self, tmp_path: Path) -> None:
         (tmp_path / "plain").touch()
         write_pte(tmp_path / "model.pte", one_method())
         assert (tmp_path / "model.pte").stat().st_mode == (tmp_path / "plain").stat().st_mode
