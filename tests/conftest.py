@@ -1,4 +1,4 @@
-"""One device for the whole run, and every program exported once, however many workers there are."""
+"""Fixtures: one device for the whole run, and programs that are exported once for all workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS: dict[str, Callable[[frozenset[str]], frozenset[str]]] = {
 
 
 def take_for(device: Device, kind: str) -> Device:
-    """The device, with its routes chosen as if it were of this kind."""
+    """The device, with the routes of another kind of device."""
     device.__dict__["route_features"] = KINDS[kind](device.route_features - {GPU, SOFTWARE})
     return device
 
@@ -50,7 +50,7 @@ def device(pytestconfig: pytest.Config) -> Iterator[Device]:
 
 @pytest.fixture(scope="module", params=KINDS)
 def routed(request: pytest.FixtureRequest) -> Iterator[Device]:
-    """This device, taken for one that has nothing beyond the portable floor, and for one of each kind."""
+    """This device with the routes of a device with minimum features, and of each kind of device."""
     try:
         device = open_device()
     except DeviceError as error:
@@ -61,7 +61,7 @@ def routed(request: pytest.FixtureRequest) -> Iterator[Device]:
 
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of this run, which all of its workers see."""
+    """A folder that all workers of this run share."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "shared"
     folder.mkdir(exist_ok=True)
@@ -73,7 +73,7 @@ Once = Callable[[str, Callable[[Path], Any]], Path]
 
 @pytest.fixture(scope="session")
 def once(shared_folder: Path) -> Once:
-    """`once(name, make)` is a folder that `make` has filled, by whichever worker came first."""
+    """`once(name, make)` returns a folder. `make` fills it once, in the first worker that needs it."""
 
     def folder_made_once(name: str, make: Callable[[Path], Any]) -> Path:
         folder = shared_folder / name

@@ -1,5 +1,5 @@
-"""What ExecuTorch's own WebGPU backend is tested with, exported from the wheel and run here.
+"""The tests of ExecuTorch's own WebGPU backend: its wheel exports their programs, and Pteron runs them.
 
-The declarative catalogue of operators is in `catalogue`, the programs that its unit tests export in
-`unit_programs`; the programs of dynamic shape have their own package, `tests.dynamic_shape.peer`.
+`catalogue` has the declarative tests of operators. `unit_programs` has the programs that the unit tests
+export. Programs with dynamic shapes are in `tests.dynamic_shape.peer`.
 """

@@ -1,4 +1,4 @@
-"""The declarative catalogue: suites of cases, each with its inputs, its expectation and its tolerance."""
+"""The declarative catalogue: suites of cases, each with inputs, expected outputs and tolerances."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.export import remember_rope_patterns
 
 _STORED = {"float32": "<f4", "int32": "<i4", "int64": "<i8", "int8": "<i1", "bool": "?"}
 
-# In the catalogue's order, as text: importing it takes torch and seconds.
+# In the catalogue's order, as text: an import of the catalogue needs torch and takes seconds.
 SUITES = """
     to_copy_bool_to_float to_copy_bool_input_to_float add rms_norm mul minimum eq lt le gt ge
     logical_and bitwise_and bitwise_not logical_or bitwise_or pow floor_divide amax amin flip repeat
@@ -32,7 +32,7 @@ SUITES = """
 
 
 def cases_of(suite: str) -> list[Any]:
-    """All but the few that the catalogue itself leaves out for their size."""
+    """The cases of a suite, without those that the catalogue marks as heavy."""
     return [case for case in registry()[suite].cases if not case.heavy]
 
 
@@ -44,7 +44,7 @@ def registry() -> dict[str, Any]:
 
 
 def check_cases(suite: str, cases: list[Any], device: Device, folder: Path) -> list[str]:
-    """Have the wheel export each case with its expectation, run it, and say what disagrees."""
+    """Export each case with the wheel, run it, and list the differences from the expected outputs."""
     from executorch.backends.webgpu.test.op_tests import generate_op_tests as wheel
 
     remember_rope_patterns()
@@ -58,7 +58,7 @@ def check_cases(suite: str, cases: list[Any], device: Device, folder: Path) -> l
 
 
 def _problems(entries: list[dict[str, Any]], device: Device, folder: Path) -> Iterator[str]:
-    """One entry per output; they share a program and its inputs."""
+    """The problems of one case. It has an entry per output; all entries have the same program and inputs."""
     first = entries[0]
     inputs = [_read(folder, file) for file in first["inputs"]]
     golden = {entry["golden"]["output_index"]: entry["golden"] for entry in entries}
@@ -72,7 +72,7 @@ def _problems(entries: list[dict[str, Any]], device: Device, folder: Path) -> It
 
 
 def _wanted(folder: Path, golden: dict[str, Any] | None, dtype: str) -> Any:
-    """An output as the catalogue wrote it down, where it did."""
+    """The expected output. UNDEFINED if the catalogue has none."""
     if golden is None:
         return UNDEFINED
     values = _read(folder, golden)

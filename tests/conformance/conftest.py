@@ -1,4 +1,4 @@
-"""A last line that says how many cases were run, and how many passed."""
+"""The last line of a run: how many cases were run, and how many passed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import pytest
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """A test stands for as many cases as it recorded, or for one."""
+    """A test counts as the number of cases that it recorded, or as one case.
+
+    A report of a failed collection has no properties. It counts as one failed case.
+    """
     counts = {"passed": 0, "failed": 0, "error": 0}
     for outcome in counts:
         for report in terminalreporter.stats.get(outcome, []):
-            counts[outcome] += dict(report.user_properties).get("cases", 1)
+            counts[outcome] += dict(getattr(report, "user_properties", ())).get("cases", 1)
     total = sum(counts.values())
     terminalreporter.write_line(f"conformance: {counts['passed']} of {total} cases passed")

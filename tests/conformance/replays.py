@@ -1,4 +1,4 @@
-"""How the backend's driver calls the programs that it calls more than once."""
+"""The calls of programs that the backend's driver calls more than once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conformance.unit_programs import Args, Lowered, telling
 
 
 def calls_of(program: Lowered) -> list[Args]:
-    """All calls of a program, in order: those of its replay, or the one that it was exported with."""
+    """All calls of a program, in order: the calls of its replay, or one call with the export's inputs."""
     replay = _REPLAYS.get(type(program.module))
     return list(replay(program.args)) if replay else [telling(program.args)]
 
@@ -23,7 +23,7 @@ def _position(value: int) -> torch.Tensor:
 
 
 def _decode_steps(args: Args) -> Iterator[tuple[torch.Tensor, ...]]:
-    """The new query, key and value of each step of the sequence that a program was exported for."""
+    """The new query, key and value of each step of the exported sequence."""
     heads, width = args[0].shape[2:]
     (sequence,) = [s for s in attention.DYNAMIC_REPLAY_SEQS if (s.hq, s.d) == (heads, width)]
     for step in range(attention.DYN_DECODE_STEPS):

@@ -1,4 +1,4 @@
-"""Every case of the catalogue. The first of each suite is part of every test run."""
+"""Every case of the catalogue. The first case of each suite is part of every test run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every program that the backend's unit tests export, against the module that it came from."""
+"""Every program that the backend's unit tests export, compared with its torch module."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pteron.devices import Device
 
 Record = Callable[[str, object], None]
 
-TOLERANCE = 1e-3  # absolute or relative: what the catalogue of operators asks for unless it says otherwise
+TOLERANCE = 1e-3  # absolute or relative: the default of the catalogue of operators
 
-# How many different programs each test module makes.
+# The number of different programs that each test module exports.
 PROGRAMS = {
     "index.test_index": 4,
     "test_add": 10,
@@ -111,7 +111,7 @@ def test_programs_of(name: str, device: Device, tmp_path: Path, record_property:
 
 
 def test_the_steps_of_adamw(device: Device, record_property: Record) -> None:
-    """torch cannot export the operator that the wheel declares, so the rule is run by itself."""
+    """torch cannot export the operator that the wheel declares, so the test runs the rule alone."""
     from executorch.backends.webgpu.test.ops import test_adamw as wheel
 
     from tests.support.calls import Call, check_calls

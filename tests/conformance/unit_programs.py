@@ -38,7 +38,7 @@ Args = Sequence[Any]
 
 @dataclass(eq=False)
 class Lowered:
-    """A program in the making: what it is made from, and how far it got."""
+    """A program during its export: its module, its inputs, and its bytes when they are known."""
 
     module: torch.nn.Module
     args: tuple[Any, ...]
@@ -50,14 +50,14 @@ class Lowered:
         return bytes((self.finished or self.edge.to_executorch()).buffer)
 
     def mutated(self, args: Args) -> list[Any]:
-        """The arguments that the program writes to; it returns them ahead of its outputs."""
+        """The arguments that the program writes to. It returns them before its outputs."""
         signature = self.edge.exported_program().graph_signature
         names = set(signature.user_inputs_to_mutate.values())
         return [arg for name, arg in zip(signature.user_inputs, args, strict=True) if name in names]
 
 
 def lowered_by(name: str, folder: Path) -> list[Lowered]:
-    """Every different program that a test module of the wheel makes."""
+    """Every different program that a test module of the wheel exports."""
     wheel = importlib.import_module(f"{_WHEEL}.{name}")
     remember_rope_patterns()
     with redirect_stdout(StringIO()), _noting_down() as programs:
@@ -69,7 +69,7 @@ def lowered_by(name: str, folder: Path) -> list[Lowered]:
 
 
 def _exporters(wheel: ModuleType) -> Iterator[Callable[..., None]]:
-    """The functions that need nothing but to be told where to write."""
+    """The functions whose only required argument is the target folder."""
     for name, function in inspect.getmembers(wheel, inspect.isfunction):
         places = _required(function)
         if name.startswith("export_") and all(p == "out_dir" or p.endswith("_path") for p in places):
@@ -132,7 +132,7 @@ def _fingerprint(program: Lowered) -> bytes:
 def compare_with_module(
     program: Lowered, calls: Sequence[Args], device: Device, tolerance: float
 ) -> list[str]:
-    """Call the program and the module one after the other with the same arguments; say what disagrees."""
+    """Call the program and the module with the same arguments, and list the differences."""
     module = copy.deepcopy(program.module)
     with pteron.load(program.file, device=device) as loaded:
         wanted = (Call(args, _eager(module, program, args)) for args in calls)
@@ -140,7 +140,7 @@ def compare_with_module(
 
 
 def _is_unwritten(out: Any) -> bool:
-    """Whether the module never wrote this output, such as the one that stands for an updated cache."""
+    """Whether the module never writes this output, such as the output for an updated cache."""
     if not isinstance(out, torch.Tensor) or not out.is_floating_point():
         return False
     return out.numel() > 0 and bool(out.isnan().all())
@@ -163,7 +163,7 @@ def _eager(module: torch.nn.Module, program: Lowered, args: Args) -> list[Any]:
 
 
 def telling(args: Args) -> Args:
-    """The arguments of an export, but with numbers where there were only zeros, which prove nothing."""
+    """The arguments of an export. Tensors of zeros get other numbers, because zeros would hide errors."""
     torch.manual_seed(0)
     return [
         torch.randn_like(arg)

@@ -61,7 +61,7 @@ class Residual(Rows):
 
 
 class DeepResidual(RmsNorm):
-    """x outlives three values of its own size: the memory plan must not give its buffer away."""
+    """x is used after three values of the same size: the memory plan must not reuse its buffer."""
 
     def forward(self, x: Tensor) -> Tensor:
         y = x + torch.sigmoid(torch.tanh(rms(x, self.weight)))
@@ -137,7 +137,7 @@ class BatchAndLength(nn.Module):
 
 
 class BatchedMatmul(nn.Module):
-    """Every operand dimension but the batch is dynamic, one of them as the sum's length."""
+    """Every dimension of the operands except the batch is dynamic, also the depth of the product."""
 
     def inputs(self, m: int, k: int) -> tuple[Tensor, ...]:
         return torch.randn(3, m, k), torch.randn(3, k, 20)
@@ -225,7 +225,7 @@ class Rope(nn.Module):
 
 
 class RopeHf(nn.Module):
-    """The rotate-half form, whose frequencies are a table that a position moves over."""
+    """The rotate-half form. A position selects the first row of the frequency table."""
 
     ROWS = 32
 
@@ -258,7 +258,7 @@ class EmbeddingQ4(nn.Module):
 
 
 class Embedding(EmbeddingQ4):
-    """Two dimensions of ids, and something computed from the rows."""
+    """Ids of two dimensions, and a computation on the looked-up rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -289,7 +289,7 @@ class PermuteMerged(Matrix):
 
 
 class PermuteLast(Matrix):
-    """The dynamic dimension comes to lie innermost, where rows need not be whole words."""
+    """The dynamic dimension becomes the last one, so rows may end inside a word."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.tanh(x.permute(2, 0, 1))
@@ -317,7 +317,7 @@ class LastRow(Matrix):
 
 
 class Cat(nn.Module):
-    """Two dynamic dimensions end up as one, which is their sum."""
+    """Two dynamic dimensions are concatenated: the size of the result is their sum."""
 
     def inputs(self, a: int, b: int) -> tuple[Tensor, ...]:
         return torch.randn(3, a, 8), torch.randn(3, b, 8)
@@ -327,7 +327,7 @@ class Cat(nn.Module):
 
 
 class SizeOfIntermediate(Matrix):
-    """A view that is told its size by a value which is no input."""
+    """A view whose size comes from the shape of an intermediate value."""
 
     def forward(self, x: Tensor) -> Tensor:
         doubled = torch.cat([x, x * 2], dim=1)
@@ -348,7 +348,7 @@ class ExpandInferred(Expand):
 
 
 class WhereCompare(nn.Module):
-    """Booleans are bytes: odd live sizes end in the middle of a word."""
+    """Booleans are bytes: odd live sizes end inside a word."""
 
     def inputs(self, s: int) -> tuple[Tensor, ...]:
         return torch.randn(3, s), torch.randn(3, s)
@@ -364,14 +364,14 @@ class SoftmaxOverLive(Matrix):
 
 
 class ReduceLive(Matrix):
-    """Sums and maxima over the dynamic dimension: what lies beyond it must not count."""
+    """Sums and maxima over the dynamic dimension: elements beyond the live size must not count."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x.sum(1), x.permute(0, 2, 1).amax(-1)
 
 
 class IntArithmetic(nn.Module):
-    """Values above 2**24, which float32 cannot tell apart."""
+    """Integers above 2**24, which float32 cannot represent exactly."""
 
     def inputs(self, s: int) -> tuple[Tensor, ...]:
         a, b = (torch.randint(-(2**28), 2**28, (5, s), dtype=torch.int32) for _ in range(2))
@@ -387,7 +387,7 @@ class SizeAsOutput(Matrix):
 
 
 class SizeAsInput(Matrix):
-    """An integer argument says how much of the input counts."""
+    """An integer argument gives the number of rows that are used."""
 
     def inputs(self, s: int, n: int) -> tuple[Tensor | int, ...]:
         return torch.randn(s, 16), n
@@ -402,7 +402,7 @@ class SizeAsInput(Matrix):
 
 
 class RunningSum(nn.Module):
-    """A plain buffer that each call adds to."""
+    """A buffer to which each call adds."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -61,7 +61,7 @@ def _read(path: Path, shape: tuple[int, ...]) -> Any:
 
 
 def _updated_caches(inputs: dict[str, Any]) -> list[Any]:
-    """Caches that are inputs come back as outputs, ahead of the others, with the new rows at position 0."""
+    """Caches that are inputs are also the first outputs, with the new rows at position 0."""
     updated = []
     for new, cache in (("k", "kc"), ("v", "vc")):
         if cache in inputs:
@@ -93,7 +93,7 @@ SLOW_GROUPS = ("bk64", "k16", "routes", "swiglu", "gelu")
 
 
 def export_group(group: str) -> Callable[[Path], None]:
-    """A function that has the wheel write a group's programs and files into a folder."""
+    """A function that writes the programs and files of a group to a folder, with the wheel's exporter."""
 
     def write(folder: Path) -> None:
         import executorch.backends.webgpu.test.ops.dynamic_shape.test_dynamic_shape_export as wheel

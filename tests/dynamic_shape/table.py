@@ -15,7 +15,7 @@ Sizes: TypeAlias = int | tuple[int, ...]
 
 
 class Dim(NamedTuple):
-    """A dynamic dimension, before torch is there to say it."""
+    """A dynamic dimension, described without torch."""
 
     name: str
     low: int

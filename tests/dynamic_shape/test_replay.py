@@ -1,4 +1,4 @@
-"""Every case of the table, exported once, replayed on one loaded program and held against torch."""
+"""Every case of the table: exported once, run on one loaded program, and compared with torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fused graphs: fewer dispatches, the same numbers, at every live shape."""
+"""Fusion passes: fewer dispatches and the same results, at every live shape."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WIDTH = 24
 
 
 class Block(nn.Module):
-    """A residual sum that is normed and used again, a gated unit, and a chain with broadcasting."""
+    """A residual sum whose norm and value are both used, a gated unit, and a chain with broadcasting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ ELEMENTWISE = [name for name, spec in registered().items() if isinstance(spec.ru
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_every_elementwise_operator_can_be_a_step(name: str) -> None:
-    """Wherever it is defined. The chain's text has the operator's own expression in it."""
+    """The text of the chain contains the operator's expression."""
     for sample in SAMPLES[name]:
         for dtype in sample.dtypes:
             one = OneNodeGraph(name, sample, dtype)
@@ -164,7 +164,7 @@ def test_operators_of_several_files_are_steps() -> None:
 
 
 def test_a_text_does_not_depend_on_the_scalars_in_it() -> None:
-    """Two chains of one structure share a pipeline; no driver folds their constants."""
+    """Two chains with the same structure share a pipeline."""
 
     def fused(alpha: float, low: float) -> tuple[str, Any]:
         s = Sketch()
@@ -220,7 +220,7 @@ def test_chains_of_several_dtypes_give_torchs_numbers(device: Device) -> None:
 
 
 class Requantised(nn.Module):
-    """Integers in, integers out, floats between them."""
+    """Integer inputs and outputs, and floats between them."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         wide = torch.ops.quantized_decomposed.dequantize_per_tensor.default(x, 0.05, 3, -128, 127, torch.int8)
@@ -272,7 +272,7 @@ def test_a_constant_matrix_becomes_a_weight(device: Device, exported: Callable[.
 
 
 class Siblings(nn.Module):
-    """Linears of one input, and a sum over them that reads all."""
+    """Linear layers with the same input, and a sum over all of them."""
 
     def __init__(self, widths: tuple[int, ...], bias: bool) -> None:
         super().__init__()
@@ -330,7 +330,7 @@ def test_siblings_are_one_product(
 
 
 def linears_q4(s: Sketch, *groups: int, depth: int = 64, columns: int = 8) -> tuple[Tensor, list[Tensor]]:
-    """A 4-bit linear for each size of groups, all of one input."""
+    """4-bit linear layers with the same input, one for each group size."""
     x = s.input(4, depth)
     outs = []
     for group in groups:
@@ -384,7 +384,7 @@ def test_an_input_that_changes_between_linears_prevents_joining() -> None:
 
 
 def test_a_weight_that_other_nodes_read_is_not_joined() -> None:
-    """An embedding's table is often the output head's weight as well: joined, it would be there twice."""
+    """An embedding table may also be the weight of the output head. Joined, it would be stored twice."""
     s = Sketch()
     _, outs = linears_q4(s, 32, 32)
     weights, scales = s.graph.nodes[0].args[1], s.constant(8, 2)
@@ -422,7 +422,7 @@ LINEAR, MM, ADDMM = "aten.linear.default", "aten.mm.default", "aten.addmm.defaul
 
 
 class Layers(nn.Module):
-    """Layers that are written as `addmm` and `mm` where no delegate takes them, one of them in a branch."""
+    """Layers that are exported as `addmm` and `mm` without a delegate. One of them is in a branch."""
 
     def __init__(self) -> None:
         super().__init__()

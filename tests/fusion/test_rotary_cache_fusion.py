@@ -1,4 +1,4 @@
-"""A rotary embedding fused with the attention behind it: fewer dispatches, the same numbers and refusals."""
+"""A rotary embedding fused with the attention after it: fewer dispatches, the same results and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STEPS = ((12, 0), (1, 12), (1, 13), (5, 14), (12, 19), (3, 2), (1, 39))  # lengt
 
 
 class Attention(nn.Module):
-    """Two layers with caches of their own. `turned` of None: neighbours turn, by a part of the tables."""
+    """Two layers, each with its caches. `turned` None: neighbours are rotated, with a part of the tables."""
 
     def __init__(self, turned: int | None) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def program(exported: Callable[..., bytes], turned: int | None) -> bytes:
 
 @functools.cache
 def answers(turned: int | None) -> list[tuple[torch.Tensor, int, torch.Tensor]]:
-    """What torch makes of a conversation, step by step."""
+    """The results of torch for a conversation, step by step."""
     model, found = Attention(turned), []
     with torch.no_grad():
         for length, position in STEPS:
@@ -139,7 +139,7 @@ def test_errors_are_the_same_with_and_without_the_pass(
 
 
 def turn_halves(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """[B, S, H, D], of which the first elements turn, as many as the tables are wide."""
+    """Rotate the first elements of x [B, S, H, D], as many as the tables have columns, in halves."""
     width = cos.shape[1]
     part, rest = x[..., :width].float(), x[..., width:]
     swapped = torch.cat([-part[..., width // 2 :], part[..., : width // 2]], -1)
@@ -149,7 +149,7 @@ def turn_halves(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("width", [8, 12])
 def test_each_batch_has_its_own_rows_in_the_caches(device: Device, width: int, dtype: torch.dtype) -> None:
-    """The row of the tables and the place in the caches are two things, and nothing else is written."""
+    """The table row and the cache position are different here. Other rows of the caches do not change."""
     batch, capacity, shared = 3, 11, 2
     angles = torch.randn(20, 8)
 
@@ -200,7 +200,7 @@ def drawn(
     values: str = "apart",
     reader: str | None = None,
 ) -> Graph:
-    """A rotary embedding and its attention, drawn by hand."""
+    """A graph of a rotary embedding and an attention."""
     s = Sketch()
     q, k, v = s.input(1, 4, 4, width), s.input(1, 4, 2, width), s.input(1, 4, 2, width, dtype=dtype)
     table, position = s.constant(16, 4), s.integer()

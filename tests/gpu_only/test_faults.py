@@ -1,4 +1,4 @@
-"""What goes wrong around a program: processes, pickling, lost devices, memory that runs out."""
+"""Processes, pickling, lost devices, and memory that runs out."""
 
 import gc
 import multiprocessing

@@ -1,6 +1,6 @@
-"""Ctrl-C at any moment of a call: the interrupt stays an interrupt, and the next calls are right.
+"""Ctrl-C at any time of a call: KeyboardInterrupt is raised, and the next calls give right results.
 
-A trace function raises KeyboardInterrupt at one line after the other; real signals come at random times.
+A trace function raises KeyboardInterrupt at each line in turn. Real signals are sent at random times.
 """
 
 import random
@@ -47,7 +47,7 @@ def test_after_an_interrupt_at_any_line_the_next_result_is_right(method):
 
 
 def test_after_an_interrupt_at_a_new_shape_the_next_result_is_right(device):
-    """Shapes that were never seen before plan and pack as well."""
+    """A call at a new shape also plans and packs parameters."""
     with pteron.load(DATA / "dyn_rms.pte", device=device) as program:
         method = program.method()
         sizes = iter(range(1, LONG))
@@ -136,7 +136,7 @@ print("interrupted", interrupted, "done", done)
 
 
 def test_real_signals_at_random_times():
-    """In a process of its own: a fault would abort it."""
+    """In a separate process, because a fault would abort it."""
     ran = subprocess.run(
         [sys.executable, "-c", SIGNALS, str(DATA / "dyn_rms.pte"), "300"],
         capture_output=True,
@@ -149,7 +149,7 @@ def test_real_signals_at_random_times():
 
 
 def test_closing_while_threads_are_in_calls(device):
-    """Threads that call a program which is closed get their answer, or an error of ours."""
+    """Threads that call a program while it is closed get their result, or a PteronError."""
     for _ in range(15):
         program = pteron.load(DATA / "dyn_rms.pte", device=device)
         method = program.method()

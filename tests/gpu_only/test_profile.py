@@ -1,4 +1,4 @@
-"""Profiling: every kernel's time, the work it stands for, and a device that is afterwards as before."""
+"""Profiling: the time and the work of every kernel. The device is unchanged afterwards."""
 
 import itertools
 import json

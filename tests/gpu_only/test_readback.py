@@ -1,4 +1,4 @@
-"""Reading results back: by the fast way and by the public one, from any thread, and after an error."""
+"""Reading results back: with the native and the public functions, from any thread, and after an error."""
 
 import threading
 
@@ -16,7 +16,7 @@ def as_integers(data):
 
 @pytest.fixture
 def numbers(device):
-    """A buffer that holds 0..255."""
+    """A buffer with the numbers 0..255."""
     buffer = device.storage(1024, "numbers")
     device.write(buffer, 0, np.arange(256, dtype=np.int32))
     yield buffer

@@ -1,4 +1,4 @@
-"""What a device says it offers to routes is what its adapter does, seen without Pteron's own device."""
+"""The features that a device reports equal those of its adapter, measured without Pteron's device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ fn main(@builtin(local_invocation_index) i: u32) { lanes[i] = subgroupAdd(1u); }
 
 
 def smallest_subgroup(handle: Any) -> int:
-    """The fewest lanes that any invocation shares a subgroup with."""
+    """The smallest number of lanes in a subgroup, over all invocations."""
     device = handle.request_device_sync(required_features=["subgroup"])
     usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
     buffer = device.create_buffer(size=4 * INVOCATIONS, usage=usage)

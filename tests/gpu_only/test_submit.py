@@ -1,4 +1,4 @@
-"""A call is a value: several may be under way, and each gives its own outputs."""
+"""`submit`: several calls may be in flight, and each returns its own outputs."""
 
 import asyncio
 import gc
@@ -114,7 +114,7 @@ def test_a_closed_state_is_refused(device):
 
 
 def test_after_loading_nothing_reads_the_file(device, tmp_path):
-    """A mapped file that is cut short kills the process at the next read."""
+    """If a mapped file is truncated, the next read of it kills the process."""
     path = tmp_path / "model.pte"
     shutil.copy(DATA / "sdpa_dyn.pte", path)
     with pteron.load(path, device=device) as program:

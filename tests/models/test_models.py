@@ -1,4 +1,4 @@
-"""Whole models against torch, delegated and not, at several live shapes on one loaded program."""
+"""Whole models compared with torch, with and without a delegate, at several live shapes of one program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small whole models of the kinds people export, each with the shapes it is exported for and run at."""
+"""Small whole models of common kinds, with the shapes for the export and for the calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class Model:
-    """How to make a model, its inputs at a live size, and the sizes to run it at, the largest first."""
+    """A factory of a model, its inputs at a live size, and the live sizes of the calls, the largest first."""
 
     make: Callable[[], nn.Module]
     inputs: Callable[[Any], tuple[Tensor, ...]]
@@ -55,7 +55,7 @@ class ConvNet(nn.Module):
 
 
 def conv_net() -> nn.Module:
-    """A conv net whose batch norms have seen something, so that their statistics matter."""
+    """A conv net whose batch norms have statistics other than 0 and 1."""
     model = ConvNet().train()
     with torch.no_grad():
         for _ in range(3):
@@ -64,7 +64,7 @@ def conv_net() -> nn.Module:
 
 
 class Recurrent(nn.Module):
-    """A recurrent layer of two levels; every step and the last hidden state come out."""
+    """A recurrent layer of two levels. The outputs are all steps and the last hidden state."""
 
     def __init__(self, kind: type[nn.RNNBase]) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """A transformer block with its norms first, as ViT and GPT have it."""
+    """A transformer block with norms before its layers, as in ViT and GPT."""
 
     def __init__(self, width: int, heads: int, causal: bool) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ def transformer_encoder() -> nn.Module:
 
 
 class Bert(nn.Module):
-    """An encoder as BERT has it: three embeddings, norms last, a padding mask, and mean pooling."""
+    """An encoder as in BERT: three embeddings, norms after the layers, a padding mask, and mean pooling."""
 
     def __init__(
         self, vocabulary: int, positions: int, width: int, heads: int, depth: int, inner: int

@@ -1,4 +1,4 @@
-"""Linears and embeddings over coded weights, against torch with the weights that the codes stand for."""
+"""Linear layers and embeddings with coded weights, compared with torch and the decoded weights."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_activations_of_float16(device: Device) -> None:
 
 @pytest.mark.parametrize("form", FORMS | OTHER_FORMS)
 def test_embedding(device: Device, form: str) -> None:
-    """To the bit: an element is decoded as numpy does it."""
+    """Every bit is equal to numpy's decoding."""
     weight = coded(9, 256, **(FORMS | OTHER_FORMS)[form])
     matrix = torch.from_numpy(weight.dequantize())
 

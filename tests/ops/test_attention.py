@@ -21,7 +21,7 @@ TYPES = [torch.float32, torch.float16]
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, scale: float | None) -> torch.Tensor:
-    """[B, H, S, D] in double precision; the heads of k and v may be fewer."""
+    """Attention over [B, H, S, D] in double precision. k and v may have fewer heads than q."""
     share = q.shape[1] // k.shape[1]
     k, v = (x.repeat_interleave(share, 1).double() for x in (k, v))
     scores = q.double() @ k.transpose(-2, -1) * (scale or 1 / math.sqrt(q.shape[-1]))
@@ -72,7 +72,7 @@ def test_a_row_without_visible_keys_is_nan(device: Device) -> None:
 
 
 def reference_with_cache(q: Any, k: Any, v: Any, keys: Any, vals: Any, position: int) -> list[torch.Tensor]:
-    """[B, S, H, D]: the caches with k and v in place, and causal attention over what is filled."""
+    """For [B, S, H, D]: the caches after k and v are written, and causal attention over the filled part."""
     length = q.shape[1]
     keys, vals = keys.clone(), vals.clone()
     keys[:, position : position + length] = k.to(keys.dtype)
@@ -117,7 +117,7 @@ def test_sdpa_with_kv_cache(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8, torch.int32], ids=str)
 @pytest.mark.parametrize("shape", [(1, 2, 4), (1, 1, 3), (3, 1, 1), (2, 3, 1)], ids=str)
 def test_update_cache(device: Device, shape: tuple[int, int, int], dtype: torch.dtype) -> None:
-    """Nothing around the new positions changes, though positions share words with their neighbours."""
+    """Other positions do not change, although positions share words with their neighbours."""
     batch, heads, width = shape
     capacity = 7
     make = lambda length: (torch.randn(batch, length, heads, width) * 9).to(dtype)

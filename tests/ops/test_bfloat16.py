@@ -1,4 +1,4 @@
-"""bfloat16: stored as such, computed as float32, rounded as torch does."""
+"""bfloat16: stored as bfloat16, computed as float32, rounded as in torch."""
 
 # ruff: noqa: E731  a table of lambdas reads best here
 
@@ -24,7 +24,7 @@ def test_a_bfloat16_program(device: Device) -> None:
 
 
 class Casts(torch.nn.Module):
-    """A float32 model that casts inside, as some do for their masks and positions."""
+    """A float32 model with casts inside, as in some models for masks and positions."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         slopes = torch.arange(1, 7, dtype=torch.bfloat16) / 3
@@ -36,7 +36,7 @@ def test_a_program_that_casts_inside(device: Device) -> None:
 
 
 def test_rounding_equals_torch(device: Device) -> None:
-    """Every bit: ties to even, what overflows, the smallest numbers, and what is not a number."""
+    """Every bit is equal: ties to even, overflow, the smallest numbers, and NaN."""
     ties = [0x3F808000, 0x3F818000, 0x3F808001]
     edges = [0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0x7FC00001, 0x00008001, 0x80000000]
     bits = torch.tensor([*ties, *edges])
@@ -66,7 +66,7 @@ BINARY = ["add", "mul", "div"]
 
 @pytest.mark.parametrize("name", BINARY)
 def test_a_result_is_rounded_once(device: Device, name: str) -> None:
-    """One operator is computed in float32, so that its result is torch's to the last bit."""
+    """One operator is computed in float32, so every bit of its result is equal to torch's."""
 
     class Module(torch.nn.Module):
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

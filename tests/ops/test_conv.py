@@ -33,7 +33,7 @@ def conv(
     groups: int = 1,
     dtype: torch.dtype = torch.float32,
 ) -> list[Any]:
-    """The operator's arguments. The sum over a window stays near 1, so that one tolerance suits all."""
+    """The operator's arguments. The sum over a window is near 1, so one tolerance fits all cases."""
     spatial = len(weight) - 2
     scale = 1 / max(1, torch.Size(weight[1:]).numel()) ** 0.5
     return [
@@ -149,7 +149,7 @@ def test_clamp(routed: Device, low: float | None, high: float | None, channels: 
 @pytest.mark.parametrize("channels", [4, 16])
 @pytest.mark.parametrize("window", [3, 1])
 def test_infinity_is_not_spread_by_padding(routed: Device, channels: int, window: int) -> None:
-    """A tap on padding reads nothing, where a product with 0 would make NaN of an infinity nearby."""
+    """A window element on padding reads nothing. A product of 0 and infinity would be NaN."""
 
     def make(n: int) -> list[Any]:
         args = conv((1, 1, n, n), (channels, 1, window, window), padding=(window // 2 * 2,))
@@ -164,7 +164,7 @@ def test_infinity_is_not_spread_by_padding(routed: Device, channels: int, window
 
 
 class Convolutions(nn.Module):
-    """Every kind of weight as a constant, each result an output of its own."""
+    """Every kind of weight as a constant. Each result is an output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ def test_images_of_any_size(device: Device) -> None:
 
 
 def test_batches_of_any_size(device: Device) -> None:
-    """A batch the partitioner leaves to the kernels outside of the delegate."""
+    """The partitioner does not delegate convolutions with a dynamic batch."""
     batch, height, width = Dim("batch", max=3), Dim("height", min=5, max=7), Dim("width", min=5, max=9)
     lives = [(3, 7, 9), (1, 5, 5), (2, 6, 8)]
     shapes = ({0: batch, 2: height, 3: width},)
@@ -201,7 +201,7 @@ def test_batches_of_any_size(device: Device) -> None:
 
 
 class Sequences(nn.Module):
-    """Convolutions along time that feed each other, as in an audio encoder."""
+    """Consecutive convolutions along time, as in an audio encoder."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -226,7 +226,7 @@ def test_sequences_of_any_length(device: Device) -> None:
 
 
 def test_a_network_in_half(device: Device) -> None:
-    """float32 outside, float16 inside: every kind of layer, each feeding the next."""
+    """float32 inputs and outputs, float16 inside: every kind of layer, one after another."""
     network = nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1),
         nn.BatchNorm2d(8),

@@ -14,7 +14,7 @@ from tests.support.rules import Sym, check_rule
 
 
 class Everything(torch.nn.Module):
-    """What a transformer is made of, and the operators around it. Odd widths, so that words are shared."""
+    """The operators of a transformer and some others. Widths are odd, so that rows share words."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The guide to adding an operator: its examples do what it says."""
+"""The examples of the guide to adding an operator work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GUIDE = PATH.parent / "adding-an-operator.md"
 
 @pytest.fixture
 def guide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What the guide adds, added; and taken away again."""
+    """Registers the operators and kernels of the guide, and removes them after the test."""
     text = GUIDE.read_text("utf-8")
     (wgsl,) = re.findall(r"```wgsl\n(.*?)```", text, re.DOTALL)
     read = kernel._read

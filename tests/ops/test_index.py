@@ -27,7 +27,7 @@ def indices(size: int, *shape: int, low: int = 0) -> torch.Tensor:
 
 
 def distinct(size: int, *shape: int) -> torch.Tensor:
-    """Indices into `size` places that differ along dimension 0: what is stored twice is not defined."""
+    """Indices below `size`, distinct along dimension 0: two stores to one index would be undefined."""
     return torch.stack([torch.randperm(size) for _ in range(int(torch.tensor(shape[1:]).prod()))], 1)[
         : shape[0]
     ].reshape(shape)

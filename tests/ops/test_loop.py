@@ -1,4 +1,4 @@
-"""The loop that compares with torch fails where it must."""
+"""The comparison loop of the tests detects errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.rules import OneNode, check_rule
 
 @pytest.fixture
 def lazy(monkeypatch: pytest.MonkeyPatch) -> str:
-    """An operator that writes nothing at all. New memory is zero, so it passes for `zeros_like`."""
+    """An operator that writes nothing. New memory is zero, so without poison it looks like `zeros_like`."""
     monkeypatch.setattr(registry, "_REGISTRY", registry.registered())
 
     @op("test.lazy")

@@ -119,7 +119,7 @@ def test_half_precision_with_a_sum(routed: Device, case: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("depth", [36, 21])
 def test_outputs_of_many_tiles(routed: Device, depth: int, dtype: torch.dtype) -> None:
-    """So many that workgroups on GPUs take larger ones; and fewer in between."""
+    """Enough outputs for the large tiles of GPUs, with smaller outputs in between."""
     weight = floats(1030, depth).to(dtype)
     make = lambda n: [floats(n, depth).to(dtype), Fixed(weight), None]
     check_rule(

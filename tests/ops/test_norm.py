@@ -136,7 +136,7 @@ def test_group_norm_by_any_route(routed: Device, size: tuple[int, int]) -> None:
 
 
 def trained_batch_norm(module: nn.BatchNorm2d) -> nn.BatchNorm2d:
-    """With statistics other than the 0 and 1 that it is made with."""
+    """A batch norm with statistics other than 0 and 1."""
     assert module.running_mean is not None and module.running_var is not None
     module.running_mean.uniform_(-1, 1)
     module.running_var.uniform_(0.5, 2)

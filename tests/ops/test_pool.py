@@ -145,7 +145,7 @@ def test_images_of_any_size(device: Device) -> None:
 
 
 class FixedPools(nn.Module):
-    """What the exporter only takes at a fixed size."""
+    """Pooling operators that can be exported only with a fixed size."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         return (

@@ -54,7 +54,7 @@ def test_roll(device: Device, dtype: torch.dtype) -> None:
 
 
 def test_pooling_of_channels_last_memory(device: Device) -> None:
-    """The exporter writes it as a mean and an as_strided that changes nothing."""
+    """The exporter writes this pooling as a mean and an as_strided with the same values."""
     module = torch.nn.Sequential(torch.nn.Conv2d(3, 5, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
     module = module.to(memory_format=torch.channels_last)
     make = lambda n: [torch.randn(n, 3, 8, 8).to(memory_format=torch.channels_last)]
@@ -105,7 +105,7 @@ def test_running_statistics(device: Device, training: bool) -> None:
 
 
 def check_written(device: Device, name: str, make: Any, function: Any, outputs: int) -> None:
-    """As `check_rule`, for a rule that writes arguments in place: they come after its outputs."""
+    """Like `check_rule`, for a rule that writes arguments in place. They come after the outputs."""
     torch.manual_seed(0)
 
     def call(live: int) -> Call:
@@ -247,7 +247,7 @@ COUNTED = (
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int8])
 def test_results_whose_length_depends_on_data(device: Device, dtype: torch.dtype) -> None:
-    """Live shapes change, and so do the counts within one shape; none at all, too."""
+    """At changing live shapes, and at changing counts within one shape, also 0."""
     module = Outputs(lambda x: [function(x) for function in COUNTED])
     rows = torch.export.Dim("rows", min=1, max=40)
     make = lambda n: numbers(n, 7, dtype=dtype)

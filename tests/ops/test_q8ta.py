@@ -1,4 +1,4 @@
-"""Operators on int8 activations against torch: not one step off."""
+"""Operators on int8 activations, compared with torch: results must be exactly equal."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ INPUT_SCALE, INPUT_ZERO, OUTPUT_SCALE, OUTPUT_ZERO = 0.04, 9, 0.3, -11
 
 
 def padded(x: Tensor) -> Tensor:
-    """Per-channel tensors are padded to four; what pads them must not be read as theirs."""
+    """Pad a per-channel tensor to a multiple of four. Results must not depend on the padding."""
     return torch.cat([x, torch.full((-len(x) % 4,), 77, dtype=x.dtype)])
 
 
 def in_floats(x: Tensor, weight: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
-    """What the integers stand for, in double precision, which holds every sum."""
+    """The dequantized values in double precision, in which all sums are exact."""
     view = [-1] + [1] * (weight.dim() - 1)
     return (x.double() - INPUT_ZERO) * INPUT_SCALE, weight.double() * scales[: len(weight)].double().view(
         view
@@ -121,7 +121,7 @@ def test_linear(routed: Device, columns: int, depth: int, bias: bool, activation
 
 
 def test_a_float_linear_that_should_be_int8_is_refused(device: Device) -> None:
-    """The exporter fuses a bias-less last linear so; there is no scale to quantise it by."""
+    """The exporter writes this for a last linear layer without bias. The file has no scale for the output."""
     sums, scales = torch.zeros(4, dtype=torch.int32), torch.rand(4)
     args = [bytes_like(3, 8), INPUT_SCALE, INPUT_ZERO, bytes_like(4, 8), sums, scales, None]
     with pytest.raises(UnsupportedError, match="output must be float"):
@@ -185,7 +185,7 @@ def test_many_channels(routed: Device, case: str) -> None:
 
 
 def check_convolution(device: Device, c: dict[str, Any], lives: tuple[int, ...]) -> None:
-    """The weight is stored [out, (kernel height, kernel width, in)]; depthwise, its channel comes last."""
+    """The weight is stored as [out, (kernel height, kernel width, in)]. Depthwise: the channel is last."""
     (ins, outs), groups, transposed = c["channels"], c["groups"], c["output_padding"] is not None
     torch.manual_seed(2)
     weight = bytes_like(outs, ins // groups, *c["kernel"])

@@ -23,12 +23,12 @@ RANGES = {torch.int8: (-128, 127), torch.uint8: (0, 255), torch.int16: (-32768, 
 
 
 def ties(*shape: int, step: float) -> Tensor:
-    """Numbers of which many lie halfway between two steps."""
+    """Numbers; many of them are halfway between two quantized values."""
     return torch.randint(-40, 40, shape) * (step / 2)
 
 
 def mixed(*shape: int, step: float) -> Tensor:
-    """Ties, numbers between steps, and some beyond all ranges."""
+    """Ties, other numbers, and some numbers outside of all ranges."""
     return torch.where(torch.rand(shape) < 0.5, ties(*shape, step=step), 60 * torch.randn(shape))
 
 
@@ -139,7 +139,7 @@ def test_per_channel(device: Device, axis: int) -> None:
 
 
 def test_per_token(device: Device) -> None:
-    """torch adds the zero point before it rounds, so a tie goes to an even sum."""
+    """torch adds the zero point before it rounds, so ties are rounded to an even sum."""
 
     def scales(n: int) -> tuple[Tensor, Tensor]:
         return torch.full((2, n, 1), 0.25), torch.randint(-9, 9, (2, n, 1))
@@ -355,7 +355,7 @@ def test_dequantizers_exported(device: Device) -> None:
 
 
 def eight_bit_activations(depth: int, columns: int, bias: bool) -> nn.Linear:
-    """A linear of 4-bit groups whose activations are quantised on the fly."""
+    """A linear layer with 4-bit groups whose activations are quantised at run time."""
     from torchao.quantization.granularity import PerGroup
     from torchao.quantization.quant_api import Int8DynamicActivationIntxWeightConfig, quantize_
 

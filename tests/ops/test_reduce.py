@@ -148,7 +148,7 @@ def test_nan_is_the_maximum_and_the_minimum(device: Device) -> None:
 
 
 def test_long_reductions_go_in_parts(device: Device) -> None:
-    """Live sizes on both sides of where the route changes."""
+    """Live sizes below and above the threshold between two routes."""
     lives = (5000, 100, 255, 256, 4096, 1)
     check_rule(
         device,

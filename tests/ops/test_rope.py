@@ -1,4 +1,4 @@
-"""Rotary embeddings against torch: whole heads and parts of them, at moving positions."""
+"""Rotary embeddings compared with torch: whole heads and parts of heads, at changing positions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_rotation_of_neighbours(device: Device) -> None:
 @pytest.mark.parametrize("tables", [1, 2])
 @pytest.mark.parametrize(("width", "turned"), [(8, 8), (12, 6), (7, 4)])
 def test_heads_before_positions(device: Device, tables: int, width: int, turned: int) -> None:
-    """As Hugging Face models have it: [B, H, S, D], and a table for all of the batch or one for each."""
+    """The layout of Hugging Face models: [B, H, S, D], and one table, or one per element of the batch."""
 
     def make(n: int) -> list[object]:
         angles = torch.randn(tables, n, turned)

@@ -1,4 +1,4 @@
-"""Kernels for other devices than this one: whichever routes a device takes, the numbers are the same."""
+"""The kernels for all kinds of device, run on this device: all routes give the same results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.rules import Fixed, Sym, check_rule
 
 
 def quantised(columns: int, depth: int, group: int) -> tuple[torch.Tensor, ...]:
-    """Packed 4-bit weights, their scales, and the weight they stand for."""
+    """Packed 4-bit weights, their scales, and the dequantized weight."""
     generator = torch.Generator().manual_seed(columns)
     nibbles = torch.randint(0, 16, (columns, depth), generator=generator, dtype=torch.uint8)
     scales = torch.rand(depth // group, columns, generator=generator) + 0.5
@@ -99,7 +99,7 @@ def test_sibling_linears_q4(
 
 
 def attend_in_steps(q: Any, k: Any, v: Any, mask: Any) -> torch.Tensor:
-    """[B, H, S, D], where heads of q share heads of k; a mask of booleans, or one that is added."""
+    """Attention over [B, H, S, D], with shared heads of k and v. The mask is boolean, or is added."""
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1).float() for x in (k, v))
     scores = q.float() @ k.mT / q.shape[-1] ** 0.5
     scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype is torch.bool else scores + mask
@@ -111,7 +111,7 @@ def attend_in_steps(q: Any, k: Any, v: Any, mask: Any) -> torch.Tensor:
 @pytest.mark.parametrize(("heads", "width"), [(6, 32), (6, 64), (6, 20), (4, 96), (2, 256), (48, 8)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 def test_attention_with_a_cache(routed: Device, heads: int, width: int, dtype: torch.dtype) -> None:
-    """Of many tokens and of few, at positions where chunks and tiles are full, cut short, and missing."""
+    """Many and few tokens, at positions where chunks and tiles are full, incomplete and empty."""
     shared, capacity = 2, 200
     caches = [torch.randn(2, capacity, shared, width).to(dtype) for _ in range(2)]
     positions = iter(starts := [0, 0, 199, 33, 64, 100, 150, 130, 195])
@@ -133,7 +133,7 @@ def test_attention_with_a_cache(routed: Device, heads: int, width: int, dtype: t
 @pytest.mark.parametrize("kind", ["bool", "added"])
 @pytest.mark.parametrize("length", [3, 40], ids=lambda n: f"{n} queries")
 def test_attention_with_a_mask(routed: Device, length: int, kind: str) -> None:
-    """Rows that see a whole stretch of keys, none of a stretch, and barely anything at all."""
+    """Rows that see all keys of a chunk, none of a chunk, and very few keys."""
 
     def make(n: int) -> list[Any]:
         keys = 30 * n + 1

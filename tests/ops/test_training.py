@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 import executorch.backends.vulkan.custom_ops_lib  # noqa: F401  registers the operators
@@ -12,6 +14,7 @@ from torch.export import Dim
 
 from pteron.devices import Device
 from pteron.errors import InputError
+from tests.support.calls import Call, check_calls
 from tests.support.programs import check_export
 from tests.support.rules import OneNode, check_rule
 
@@ -54,7 +57,7 @@ def test_gradient_of_a_weight(routed: Device, rows: int, columns: int, dtype: to
 
 
 def test_gradient_of_a_weight_with_a_dynamic_shape(routed: Device) -> None:
-    """From rows of whole vec4s to others and back, each by its own kernel."""
+    """The live shapes alternate between the kernels for whole quads and for other rows."""
     make = lambda n: [torch.randn(6, 4 * n), torch.randn(6, n)]  # noqa: E731
     lives = (8, 7, 4, 1, 8)
     check_rule(routed, "et_vk.linear_dW.default", make, et_vk.linear_dW.default, lives, rtol=1e-4, atol=1e-4)
@@ -90,31 +93,38 @@ def adamw(step: int, decay: float) -> list[float]:
 
 @pytest.mark.parametrize("decay", [0.1, 0.0])
 def test_adamw(device: Device, decay: float) -> None:
-    """Its results and the tensors that it was given are the same, and steps follow each other."""
-    largest = [torch.zeros(9, 5)] * 3
-    node = OneNode(
-        device, "et_vk.adamw_step.default", [*largest, largest[0], *adamw(1, decay)], largest, True
-    )
-    for rows in (9, 3, 1, 7):
-        state = [torch.randn(rows, 5), torch.randn(rows, 5) * 0.1, torch.rand(rows, 5) * 0.01]
-        expected = [x.clone() for x in state]
-        for _ in range(3):
-            grad = torch.randn(rows, 5)
-            results = [torch.from_numpy(x) for x in node([*state, grad])]
-            et_vk.adamw_step(*expected, grad, *adamw(1, decay))
-            torch.testing.assert_close(results, expected * 2, rtol=1e-5, atol=1e-6)
-            state = results[:3]
-    node.close()
+    """Several steps at each live shape. The results are equal to the tensors that are updated in place."""
+
+    def steps() -> Iterator[Call]:
+        for rows in (9, 3, 1, 7):
+            state = [torch.randn(rows, 5), torch.randn(rows, 5) * 0.1, torch.rand(rows, 5) * 0.01]
+            for _ in range(3):
+                call = adamw_call(state, torch.randn(rows, 5), adamw(1, decay))
+                yield call
+                state = list(call.outputs[:3])
+
+    check_adamw(device, (9, 5), adamw(1, decay), steps())
 
 
 @pytest.mark.parametrize("step", [1, 10, 1000])
 def test_adamw_bias_correction(device: Device, step: int) -> None:
-    state, grad = [torch.randn(7), torch.randn(7) * 0.1, torch.rand(7) * 0.01], torch.randn(7)
-    node = OneNode(device, "et_vk.adamw_step.default", [*state, grad, *adamw(step, 0.01)], state, True)
-    results = [torch.from_numpy(x) for x in node([*state, grad])]
-    node.close()
-    et_vk.adamw_step(*state, grad, *adamw(step, 0.01))
-    torch.testing.assert_close(results[:3], state, rtol=1e-5, atol=1e-6)
+    state = [torch.randn(7), torch.randn(7) * 0.1, torch.rand(7) * 0.01]
+    call = adamw_call(state, torch.randn(7), adamw(step, 0.01))
+    check_adamw(device, (7,), adamw(step, 0.01), [call])
+
+
+def adamw_call(state: list[Tensor], grad: Tensor, rates: list[float]) -> Call:
+    """One step: the outputs are the results, and then the tensors that are updated in place."""
+    updated = [x.clone() for x in state]
+    et_vk.adamw_step(*updated, grad, *rates)
+    return Call([*state, grad], updated * 2)
+
+
+def check_adamw(device: Device, shape: tuple[int, ...], rates: list[float], calls: Iterable[Call]) -> None:
+    largest = [torch.zeros(shape)] * 3
+    args = [*largest, largest[0], *rates]
+    with closing(OneNode(device, "et_vk.adamw_step.default", args, largest, True)) as node:
+        check_calls(node.method, calls, rtol=1e-5, atol=1e-6)
 
 
 # -- exported programs ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Products by the workgroup in large tiles, which otherwise only large outputs take."""
+"""Product kernels with large tiles. Without these tests, only large outputs would use them."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_a_refused_first_call_leaves_a_fresh_method(opened: Opened) -> None:
 
 
 def test_a_refused_call_does_not_touch_the_cache(opened: Opened) -> None:
-    """Keys that were refused must be nowhere in the cache: decoding right after sees only zeros there."""
+    """Refused keys must not be in the cache: the next decode step must see zeros there."""
     with opened("cached_attention") as (method, _):
         q, k, v = (np.ones((1, 5, heads, 16), np.float32) for heads in (8, 2, 2))
         with pytest.raises(InputError):

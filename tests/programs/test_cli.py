@@ -24,7 +24,7 @@ def test_run_takes_integers_for_symints(exported, tmp_path):
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
-    """A program that has its settings as methods, as exporters of language models do it."""
+    """A program that stores its settings as methods, as exporters of language models do."""
 
     class Rows(torch.nn.Module):
         def forward(self, x):

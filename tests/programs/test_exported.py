@@ -1,4 +1,4 @@
-"""What `pteron.export` makes gives torch's results."""
+"""Programs from `pteron.export` give the results of torch."""
 
 from __future__ import annotations
 

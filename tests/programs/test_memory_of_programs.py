@@ -95,7 +95,7 @@ def test_values_alive_at_once_have_separate_buffers(case: Case, device: Device, 
 
 
 def buffers_in_use(method: Method) -> list[set[int]]:
-    """Per node, the storages that hold something somebody still wants, found by walking backwards."""
+    """For each node, the storages whose contents are still needed, found from the last node to the first."""
     graph, executor = method.graph, method._executor
 
     def storages(values: object) -> set[int]:
@@ -129,7 +129,7 @@ def test_freed_when_the_program_is_closed(device: Device, recorded: Open) -> Non
 
 
 def test_states_on_one_method_are_independent(device: Device, recorded: Open) -> None:
-    """Three conversations, each a call behind the one before it, on one copy of the weights."""
+    """Three conversations on one copy of the weights. Each is one call behind the previous one."""
     recording = recorded("cached_attention")
     with pteron.load(recording.program, device=device) as program:
         method = program.method()
@@ -148,7 +148,7 @@ def test_states_on_one_method_are_independent(device: Device, recorded: Open) ->
 
 
 def test_a_single_conversation_has_a_single_state(device: Device, recorded: Open) -> None:
-    """Whether it is the default one or one that was asked for: a KV cache is large."""
+    """The default state or one from `new_state`, but not both: a KV cache is large."""
     with pteron.load(recorded("cached_attention").program, device=device) as program:
         method = program.method()
         loaded = device.allocated_nbytes
@@ -203,7 +203,7 @@ def test_several_outputs_can_be_kept(device: Device, recorded: Open) -> None:
 
 
 def test_calls_from_several_threads(device: Device, recorded: Open) -> None:
-    """Each thread asks for other shapes, and gets the answers to its own questions."""
+    """Each thread calls with other shapes, and gets its own results."""
     recording = recorded("deep_residual")
     with pteron.load(recording.program, device=device) as program, ThreadPoolExecutor(4) as threads:
         method = program.method()

@@ -1,4 +1,4 @@
-"""What a program does outside of its delegates: kernels by name, views, buffers, integers, control flow."""
+"""Instructions outside of delegates: kernel calls, views, buffers, integers, control flow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = Dim("rows", min=2, max=6)
 
 
 def run(device: Device, module: nn.Module, program: bytes, calls: list[tuple[Any, ...]]) -> Graph:
-    """Compare every call with torch, on one loaded program; its graph."""
+    """Compare every call with torch, on one loaded program. Returns its graph."""
     return check_file(device, program, eager(module, calls), 1e-5)
 
 
@@ -34,7 +34,7 @@ def run(device: Device, module: nn.Module, program: bytes, calls: list[tuple[Any
 
 
 def core_kernels() -> list[tuple[str, str]]:
-    """For torch's core operators, the out-variant's name in a file, and the operator's own."""
+    """For each core operator of torch: the name of its out-variant in a file, and its own name."""
     schemas = torch._C._jit_get_all_schemas()
     outs = [s for s in schemas if s.name.startswith("aten::") and any(a.is_out for a in s.arguments)]
     found = []
@@ -90,7 +90,7 @@ def test_options_that_an_out_variant_lacks_are_none() -> None:
 
 
 class Views(nn.Module):
-    """Views of static shape, which the exporter leaves out: only their place in memory tells of them."""
+    """Views of static shape. The exporter omits them: they are visible only by their memory address."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         y = (x * 2).view(2, 6)
@@ -104,7 +104,7 @@ def test_views_that_the_exporter_omits(device: Device) -> None:
 
 
 class Running(nn.Module):
-    """Buffers that are added to, one of them read through a view."""
+    """Buffers to which each call adds. One of them is read through a view."""
 
     def __init__(self, start: float) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ def test_buffers_start_as_the_file_says(device: Device) -> None:
 
 
 class Cache(nn.Module):
-    """A cache that is written at given places, in place where the exporter finds that it can."""
+    """A cache that is written at given indices, in place if the exporter allows it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ def test_a_cache_is_written_in_place(device: Device, in_place: bool) -> None:
 
 
 class Copies(nn.Module):
-    """A buffer that takes over a smaller tensor of another type."""
+    """A buffer into which a smaller tensor of another dtype is copied."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -224,7 +224,7 @@ def test_addmm_and_mm_become_linear_layers(device: Device) -> None:
 
 
 class Sizes(nn.Module):
-    """Arithmetic on a live size, whole and fractional."""
+    """Arithmetic on a live size, with integer and fractional results."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, int, Tensor]:
         n = x.shape[0]

@@ -1,4 +1,4 @@
-"""Any sequence of live shapes, on memory full of NaNs: results are torch's, and nothing is made anew."""
+"""Any sequence of live shapes, on poisoned memory: results equal torch's, and nothing is allocated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ bounded = settings(
 
 
 def positions(longest: int, capacity: int) -> st.SearchStrategy[tuple[int, int]]:
-    """A length, and a position at which it still fits."""
+    """A length, and a position at which this length still fits."""
     return st.integers(1, longest).flatmap(lambda s: st.tuples(st.just(s), st.integers(0, capacity - s)))
 
 
@@ -47,7 +47,7 @@ SPECIAL = {
 
 
 def live_sizes(case: Case) -> st.SearchStrategy[Any]:
-    """Every size that a case allows, in the order in which its model takes them."""
+    """All sizes that a case allows, in the order of the model's arguments."""
     if case.model in SPECIAL:
         return SPECIAL[case.model]
     dims = [d for spec in case.dynamic or () if isinstance(spec, dict) for d in spec.values()]
@@ -92,7 +92,7 @@ def test_any_sequence_of_live_shapes(case: Case, device: Device, folder: Folder)
 
 @pytest.mark.parametrize("name", ["deep_residual", "plain_attention", "cat", "gated_mlp_q4"])
 def test_earlier_calls_do_not_change_a_result(name: str, device: Device, folder: Folder) -> None:
-    """After any shapes, a call gives bit for bit what a program gives that has never run before."""
+    """After calls at any shapes, every bit of a result equals that of a newly loaded program."""
     import torch
 
     case = next(c for c in CASES if c.name == name)
@@ -115,7 +115,7 @@ def test_earlier_calls_do_not_change_a_result(name: str, device: Device, folder:
 
 
 def test_a_call_at_the_same_shape_plans_nothing(device: Device, folder: Folder) -> None:
-    """Neither does a call at a shape that was seen before, nor a step in which only a position moves."""
+    """The same is true for a call at an earlier shape, and for a step in which only the position changes."""
     case = next(c for c in CASES if c.name == "cached_attention")
     model = make_model(case)
     with pteron.load(folder(case) / PROGRAM, device=device) as program:

@@ -46,7 +46,7 @@ def tensor_facts(info):
 
 
 def all_facts(call, count):
-    """What each index from -1 to one too many tells, or how it is refused."""
+    """The facts for each index from -1 to one beyond the end, or the error."""
     facts = []
     for index in range(-1, count + 1):
         try:
@@ -197,7 +197,7 @@ assert "torch" not in sys.modules
 
 @pytest.mark.parametrize("rows", [(8, 2), (1, 8, 3)])
 def test_a_program_without_delegates_gives_the_same_results_in_both(portable, rows):
-    """Integers in and out, a buffer that remembers, every dtype, at one live shape after another."""
+    """Integer inputs and outputs, a mutable buffer, and every dtype, at several live shapes."""
     programs = [runtime.get().load_program(portable) for runtime in (theirs.Runtime, ours.Runtime)]
     real, twin = (program.load_method("forward") for program in programs)
     for step, count in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Routes chosen by measurement: the right ones are kept and taken, and all of them give the same result."""
+"""Routes chosen by measurement: the fastest are stored and used, and all routes give the same result."""
 
 import json
 from dataclasses import replace
@@ -39,7 +39,7 @@ def folder(once):
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """A cache of the test's own."""
+    """A separate cache for the test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "pteron" / "tuning.json"
 

@@ -1,4 +1,4 @@
-"""`pteron check`: everything that stands in the way of a program, and nothing that does not."""
+"""`pteron check` lists exactly the problems of a program."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_all_methods_delegates_and_backends_are_checked() -> None:
 
 
 def test_arguments_that_a_rule_refuses_are_listed() -> None:
-    """`relu` takes one tensor of any shape, but its output must hold the result."""
+    """`relu` accepts a tensor of any shape, but here its output is too small."""
     plan = method("forward", "aten::relu.out", "aten::abs.out")
     small = schema.EValue(schema.Tensor(schema.ScalarType.FLOAT, sizes=(1,), dim_order=(0,)))
     report = pteron.check(

@@ -1,4 +1,4 @@
-"""The comparator of all tests finds what is wrong, and nothing else."""
+"""The comparator of all tests finds differences, and only differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pteron.report.inspect` tells of a file, without any GPU."""
+"""`pteron.report.inspect` on files, without a GPU."""
 
 import subprocess
 import sys

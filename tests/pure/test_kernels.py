@@ -1,4 +1,4 @@
-"""The `.wgsl` files themselves: what can be known of a kernel without compiling it."""
+"""The `.wgsl` files and the parser of them, without compilation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = sorted(path.stem for path in WGSL.glob("*.wgsl"))
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_numbers_its_bindings_and_enables_nothing(name: str) -> None:
-    """With its conditional lines and without. Every binding is understood; the host enables features."""
+    """With and without conditional lines. The parser finds every binding. No file enables a feature."""
     for flags in (frozenset[str](), kernels._flags(name)):
         kernel = kernels.load(name, dict.fromkeys(flags, True))
         code = re.sub(r"//.*", "", kernel.text)

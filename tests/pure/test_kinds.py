@@ -1,4 +1,4 @@
-"""What a rule declares is what it gets: arguments of another kind are refused when a node is made."""
+"""A rule gets arguments of its declared kinds: others are refused when a node is created."""
 
 from __future__ import annotations
 

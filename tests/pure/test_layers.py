@@ -1,4 +1,4 @@
-"""Each part of Pteron imports only what the table in ARCHITECTURE.md gives it."""
+"""Each part of Pteron imports only what the table in ARCHITECTURE.md allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory plan: aliases share bytes, buffers are shared over disjoint lifetimes, nothing collides."""
+"""The memory plan: aliases share bytes, and only values with disjoint lifetimes share a buffer."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_no_two_classes_share_a_name() -> None:
 
 
 def test_no_two_modules_share_a_name() -> None:
-    """Except for commands: `pteron check` has the name of the module that does its work."""
+    """Except for commands: `cli/check.py` has the name of the module `report/check.py`."""
     places = defaultdict(list)
     for name, path in sources():
         if path.stem != "__init__" and not is_command(name, path):

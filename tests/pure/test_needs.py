@@ -1,4 +1,4 @@
-"""Folders that need no torch can be collected without it. (What their tests do is held by `no_torch`.)"""
+"""Folders that need no torch can be collected without torch. (The fixture `no_torch` checks their tests.)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of operators is current, and every rule follows live sizes."""
+"""docs/operators.md is up to date, and every rule follows live sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernel computes a product: by its size and the kind of device, the same for every family."""
+"""The size and the kind of device decide the kernel of a product, in the same way for every family."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def largest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def taken(name: str, features: tuple[str, ...]) -> list[str]:
-    """The route at each of SIZES rows."""
+    """The route for each number of rows in SIZES."""
     one = OneNodeGraph(name, Sample(FAMILIES[name], (DType.float32,)), DType.float32, features)
     found = []
     for rows in SIZES:
@@ -83,7 +83,7 @@ def test_on_a_device_without_features(name: str) -> None:
 
 
 def test_one_row_of_4_bit_weights_that_teams_cannot_read_does_not_become_a_tile() -> None:
-    """Groups of 8: the words that a lane of a team reads would lie in several groups."""
+    """With groups of 8, a lane of a team would read words of several groups."""
     narrow = f32(DEPTH // 8, COLUMNS)
 
     def make(n: int) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The recording device: what a load makes and what a call asks of a GPU, without one."""
+"""The recording device: the resources of a load and the commands of a call, without a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every shader text that a device may be given, over all samples of operators and all kinds of device."""
+"""All shader texts, for all samples of operators and all kinds of device."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ fn main() {}
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_texts_do_not_depend_on_live_shapes(name: str) -> None:
-    """At any live shape, whatever route is taken, there is nothing to compile that was not known at load."""
+    """At every live shape and for every route, all texts are already known at load."""
     for sample, dtype, features in product_of(SAMPLES[name]):
         choice = EveryRoute()
         node = OneNodeGraph(name, sample, dtype, features, choice)

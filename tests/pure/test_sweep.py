@@ -18,7 +18,7 @@ SIZES = st.lists(st.integers(0, 128), min_size=1, max_size=12)
 
 
 def residual() -> tuple[Graph, Tensor, Tensor]:
-    """x + sigmoid(tanh(x)): the sum's operands lie at different depths."""
+    """x + sigmoid(tanh(x)): the two operands of the sum are at different depths."""
     s = Sketch()
     x = s.input(1, 128, 8)
     a = s.add("aten.tanh.default", x, shape=(1, 128, 8))
@@ -308,7 +308,7 @@ def test_dimensions_that_only_vary_together_are_found() -> None:
 
 
 def test_a_size_that_the_exporter_fixed_is_explained() -> None:
-    """A size list that holds the largest size: the input, the dimension, the node, and whose doing it is."""
+    """A size list has the largest size. The error names the input, the dimension, the node and the cause."""
     s = Sketch()
     x = s.input(6, 8)
     y = s.add("aten.relu.default", x, shape=(6, 8))

@@ -1,4 +1,4 @@
-"""Every kernel compiles under Tint, Chrome's WGSL compiler, which refuses much that naga accepts."""
+"""Every kernel compiles with Tint, Chrome's WGSL compiler. Tint refuses many texts that naga accepts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_text_compiles(tmp_path: Path) -> None:
 
 
 def test_a_text_that_tint_refuses_is_reported(tmp_path: Path) -> None:
-    """naga lets an invocation wait at a barrier that others never reach."""
+    """A barrier in non-uniform control flow: naga accepts it, Tint does not."""
     text = """
         @compute @workgroup_size(64)
         fn main(@builtin(local_invocation_index) i: u32) { if (i < 3u) { workgroupBarrier(); } }

@@ -1,4 +1,4 @@
-"""How much work operators do: FLOPs and bytes, from what they declare where they are registered."""
+"""The work of operators, in FLOPs and bytes, from their declarations."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_gradients_are_products(t: Hand) -> None:
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_convolutions(t: Hand, groups: int) -> None:
-    """Each output meets the taps of the channels of its group; transposed, each input does."""
+    """Each output is a product with one filter. If transposed, each input is."""
     plain = (1, 1), (1, 1), (1, 1), False, (0, 0), groups
     found = t.cost(
         "aten.convolution.default", t(2, 4, 6, 6), t(8, 4 // groups, 3, 3), None, *plain, t(2, 8, 6, 6)
@@ -146,7 +146,7 @@ def test_with_a_mask_every_query_reads_every_key(t: Hand) -> None:
 
 
 def test_one_decoding_step_of_a_small_language_model(t: Hand) -> None:
-    """9 heads that share 3, 64 wide, at position 1000: the caches are nearly all of the traffic."""
+    """9 query heads, 3 key heads, head size 64, position 1000: nearly all bytes are read from the caches."""
     q, k, v = t(1, 1, 9, 64), t(1, 1, 3, 64), t(1, 1, 3, 64)
     caches, position = (t(1, 2048, 3, 64), t(1, 2048, 3, 64)), t.integer(999)
     cos, sin = t(2048, 64), t(2048, 64)
@@ -203,7 +203,7 @@ def test_a_tensor_passed_twice_is_read_once(t: Hand) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_declared_work_holds_at_any_live_shape(name: str) -> None:
-    """Whatever an operator declares, it reads no more than all of its tensors."""
+    """The declared work of an operator never exceeds the bytes of its tensors."""
     for sample in SAMPLES[name]:
         one = OneNodeGraph(name, sample, sample.dtypes[0])
         one.resize(SMALLER)

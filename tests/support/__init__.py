@@ -1,4 +1,4 @@
-"""What tests share: programs to run, and one way to poison, run and compare them."""
+"""Shared helpers of tests: programs to run, and one way to poison, run and compare them."""
 
 from pathlib import Path
 

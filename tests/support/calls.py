@@ -1,4 +1,4 @@
-"""The one loop of every comparison: poison the memory, call, compare, and see that nothing was made."""
+"""The loop of every comparison: poison the memory, call, compare, and check that nothing was allocated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_file(
 def check_calls(
     method: Method, calls: Iterable[Call], rtol: float, atol: float | None = None, *, nan: bool = False
 ) -> None:
-    """Every call gives its outputs, in the order given, and none allocates or compiles anything."""
+    """Make the calls in order. Each must give its outputs, and none may allocate or compile."""
     made = Made(method)
     for problem in problems_of(method, calls, rtol, atol, nan=nan):
         raise AssertionError(problem)
@@ -54,7 +54,7 @@ def check_calls(
 def problems_of(
     method: Method, calls: Iterable[Call], rtol: float, atol: float | None = None, *, nan: bool = False
 ) -> Iterator[str]:
-    """What is wrong with the outputs of calls on poisoned memory. `calls` may be worked out one by one."""
+    """The differences between outputs and expected outputs, on poisoned memory."""
     for number, call in enumerate(calls):
         poison(method)
         outputs = method.execute(call.inputs)
@@ -63,7 +63,7 @@ def problems_of(
 
 
 def eager(module: Callable[..., Any], arguments: Iterable[Sequence[Any]]) -> Iterator[Call]:
-    """torch's outputs for each of the arguments, one by one: a module may keep state between calls."""
+    """The calls of a module in torch, in order: a module may keep state between calls."""
     import torch
 
     for inputs in arguments:

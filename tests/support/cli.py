@@ -19,5 +19,5 @@ def pteron_cli(*arguments: object, code: int = 0, **options: Any) -> Result:
 
 
 def answer(*arguments: object, **options: Any) -> Any:
-    """What a command says as JSON."""
+    """The JSON output of a command."""
     return json.loads(pteron_cli(*arguments, "--json", **options).stdout)

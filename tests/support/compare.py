@@ -1,4 +1,4 @@
-"""How close a result must be, by what computes it, and what is wrong with one that is not close."""
+"""Tolerances for each kind of computation, and the comparison of results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNDEFINED: Any = _Undefined()  # stands for an output that the reference leaves 
 def disagreement(
     got: Any, want: Any, rtol: float, atol: float | None = None, nan: bool = False
 ) -> str | None:
-    """None, or what is wrong with a result.
+    """A description of the difference between a result and the expected value; None if they agree.
 
     Shape and dtype must be equal. A float may be off by `atol`, or by `rtol` of what was expected; without
     `atol` it is the same as `rtol`. Anything else must be equal. A NaN is wrong, because poisoned memory
@@ -76,7 +76,7 @@ def assert_close(got: Any, want: Any, rtol: float, atol: float | None = None, wh
 def disagreements(
     got: Sequence[Any], want: Sequence[Any], rtol: float, atol: float | None = None, nan: bool = False
 ) -> list[str]:
-    """What is wrong with the outputs of a call."""
+    """The differences of all outputs of a call."""
     if len(got) != len(want):
         return [f"expected {len(want)} outputs, got {len(got)}"]
     found = (disagreement(*pair, rtol, atol, nan) for pair in zip(got, want, strict=True))

@@ -1,4 +1,4 @@
-"""Programs for tests, exported by stock ExecuTorch. torch is imported when the first one is asked for."""
+"""Programs for tests, exported by stock ExecuTorch. torch is imported at the first export."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def export(
     compile_options: dict[str, Any] | None = None,
     any_operator: bool = False,
 ) -> bytes:
-    """The bytes of a `.pte` file: delegated to Vulkan as far as it goes, or not at all.
+    """The bytes of a `.pte` file: delegated to Vulkan where possible, or without a delegate.
 
     `any_operator`: operators outside of torch's core set are written as they are.
     """

@@ -1,4 +1,4 @@
-"""Faults that tests bring about: memory that runs out, a device that is lost, an interrupt at any line."""
+"""Faults for tests: out of memory, a lost device, an interrupt at any line."""
 
 import linecache
 import sys
@@ -12,12 +12,12 @@ OURS = str(Path(pteron.__file__).parent)
 
 
 def lose(device):
-    """What a driver's reset looks like from here."""
+    """Make the device look as after a reset of the driver."""
     device._device.destroy()
 
 
 class Limited:
-    """Lets a device make so many more buffers, then none."""
+    """Lets a device create a number of buffers, and then no more."""
 
     def __init__(self, device, monkeypatch):
         self.left, self._make = None, device._buffer
@@ -86,7 +86,7 @@ def lock_is_free(device):
 
 
 def each_line(call):
-    """Call again and again, interrupted one line later each time, until it gets through."""
+    """Repeat a call. Each time it is interrupted one line later, until it is not interrupted."""
     number = 0
     while True:
         number += 1

@@ -1,4 +1,4 @@
-"""The memory of a loaded method: filled with poison before a call, and watched while calls run."""
+"""The memory of a loaded method: poison before a call, and a check that calls allocate nothing."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any
 
 from pteron.method import Method
 
-POISON = b"\xff"  # as a float32 or float16 this is a NaN, as an index it is out of every range
+POISON = b"\xff"  # NaN as float32 or float16, and out of range as an index
 
 
 def poison(method: Method) -> None:
-    """Fill every activation buffer, so that a kernel which reads what this call did not write is seen."""
+    """Fill all activation buffers, so that a read of memory that this call did not write fails a test."""
     for buffer in method._executor.activations:
         method.device.write(buffer, 0, POISON * buffer.size)
 
 
 class Made:
-    """What a method had made when it was loaded. A call may make nothing more."""
+    """The GPU resources of a method at load. Calls must not create more."""
 
     def __init__(self, method: Method) -> None:
         self.method = method

@@ -1,4 +1,4 @@
-"""Fixtures that hold a folder of tests to what CONTRIBUTING.md says it needs."""
+"""Fixtures that enforce the requirements of test folders in CONTRIBUTING.md."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ TORCH = ("torch", "executorch", "torchao")
 
 @pytest.fixture(autouse=True)
 def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Importing torch fails, whether or not an earlier test of this process imported it."""
+    """Importing torch fails, even if an earlier test of this process imported it."""
     for name in TORCH:
         monkeypatch.setitem(sys.modules, name, None)
 
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opening a device fails, on whatever adapter."""
+    """Opening a device fails."""
     import wgpu.backends.wgpu_native as native
 
     def refuse(*args: Any, **options: Any) -> NoReturn:

@@ -33,7 +33,7 @@ def check_program(
     lives: Sequence[int] = (9, 4, 3, 9, 5),
     **options: Any,
 ) -> None:
-    """`check_export` where one size is live: the listed dimensions of each input."""
+    """`check_export` with one dynamic size: `dims` lists the dimensions of each input that have it."""
     live = torch.export.Dim("n", min=min(lives), max=max(lives))
     shapes: Any = tuple(dict.fromkeys(each, live) for each in dims)
     if not isinstance(module, torch.nn.Module):
@@ -54,9 +54,9 @@ def check_export(
     nan: bool = False,
     **options: Any,
 ) -> None:
-    """Export at the first of `lives`, the largest; then compare with eager at each, in the order given.
+    """Export at the first of `lives`, which is the largest. Then compare with eager at each, in order.
 
-    `make` gives the inputs at a live size, or at several where it is a tuple.
+    `make` returns the inputs at a live size, or at several live sizes if it is a tuple.
     """
     torch.manual_seed(0)
 

@@ -1,6 +1,6 @@
-"""One operator's rule as a graph of its own, without an exported file around it.
+"""The rule of one operator as a graph, without an exported file.
 
-What the exporter does with an operator changes from release to release; the rule should not. The
+Exporters change from release to release, but the rule of an operator does not. The
 graph is built at the largest arguments, and called at smaller ones.
 """
 
@@ -55,9 +55,9 @@ class Fixed:
 
 
 class OneNode:
-    """An operator alone, built for the arguments given.
+    """A graph with one operator, for the given arguments.
 
-    It returns `outs`, and after them whatever arguments the operator writes in place.
+    It returns `outs`, and then the arguments that the operator writes in place.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ def host_type(x: torch.Tensor) -> str:
 
 
 def inputs_of(args: Sequence[Any]) -> list[Any]:
-    """What a call is given: the tensors and integers inside the arguments."""
+    """The inputs of a call: the tensors and integers in the arguments."""
     return [
         leaf.value if isinstance(leaf, Sym) else leaf
         for leaf in found(args, (torch.Tensor, Sym, Fixed))
@@ -109,7 +109,7 @@ def inputs_of(args: Sequence[Any]) -> list[Any]:
 
 
 def plain(args: Sequence[Any]) -> Any:
-    """Arguments as torch takes them."""
+    """The arguments for torch."""
     return replaced(args, (Sym, Fixed), lambda leaf: leaf.value if isinstance(leaf, Sym) else leaf.tensor)
 
 
@@ -130,7 +130,7 @@ def check_rule(
 ) -> None:
     """Build at make(max(lives)), then compare with torch at each live size, in the order given.
 
-    `make` gives the rule's arguments without the output; `torch_function` takes the same ones.
+    `make` returns the arguments of the rule without the output. `torch_function` takes the same arguments.
     """
     torch.manual_seed(0)
     largest = make(max(lives))

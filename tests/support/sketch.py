@@ -1,4 +1,4 @@
-"""Graphs drawn by hand: the one way to make a graph without a file."""
+"""Graphs that tests build without a file."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from pteron.pte.bytesource import ByteSource
 
 
 class Sketch:
-    """A graph in the making. Nodes are added as they are said; no pass rewrites them."""
+    """Builds a graph. No pass changes its nodes."""
 
     def __init__(self, name: str = "sketch") -> None:
         self.graph = Graph(name)
 
     def input(self, *shape: int, dtype: DType = DType.float32, host: str = "") -> Tensor:
-        """A tensor that the caller gives, as the host's type `host` or as the one that is stored."""
+        """An input tensor. Its host type is `host`, or the stored type."""
         tensor = self.value(*shape, dtype=dtype)
         self.graph.inputs.append(Port(tensor.name, tensor, host or dtype.label, True))
         return tensor
 
     def integer(self) -> SymInt:
-        """An integer that the caller gives."""
+        """An integer input."""
         symint = self.graph.symint(f"n{len(self.graph.values)}")
         self.graph.inputs.append(Port(symint.name, symint, "int", True))
         return symint
@@ -37,7 +37,7 @@ class Sketch:
     def constant(
         self, *shape: int, dtype: DType = DType.float32, data: bytes | None = None, host: str = ""
     ) -> Tensor:
-        """A tensor of the file: of these bytes in the host's type `host`, or of zeros."""
+        """A constant tensor: these bytes in the host type `host`, or zeros."""
         stored = ByteSource(bytes(numel(shape) * dtype.itemsize) if data is None else data).region()
         name = f"c{len(self.graph.values)}"
         return self.graph.tensor(dtype, shape, name, Constant(stored, host or dtype.label))
@@ -49,7 +49,7 @@ class Sketch:
     def node(
         self, name: str, args: Iterable[Arg], origin: str = "sketch", when: SymInt | None = None
     ) -> Node:
-        """A call of an operator, in calls in which `when` is not 0. Its outputs are its last argument."""
+        """A node. It runs only in calls in which `when` is not 0. Its outputs are its last argument."""
         spec = find(name)
         assert spec is not None, f"{name} is not registered"
         bound = spec.bind(tuple(args))
@@ -60,7 +60,7 @@ class Sketch:
         return node
 
     def add(self, name: str, *args: Any, shape: Shape | None = None, dtype: DType = DType.float32) -> Any:
-        """A node with one output of the given largest shape, or a SymInt where there is none."""
+        """A node with one output: a tensor of the given largest shape, or a SymInt if there is no shape."""
         out: Value
         if shape is None:
             out = self.graph.symint(f"s{len(self.graph.values)}")
@@ -75,14 +75,14 @@ class Sketch:
 
 
 def replaced(args: Any, kinds: tuple[type, ...], replace: Callable[[Any], Any]) -> Any:
-    """Arguments in which everything of these kinds is replaced, inside of lists too."""
+    """The arguments with every object of these kinds replaced, also in lists."""
     if isinstance(args, kinds):
         return replace(args)
     return tuple(replaced(arg, kinds, replace) for arg in args) if isinstance(args, (list, tuple)) else args
 
 
 def found(args: Any, kinds: tuple[type, ...]) -> list[Any]:
-    """Everything of these kinds among the arguments, inside of lists too, in order."""
+    """All objects of these kinds in the arguments, also in lists, in order."""
     leaves: list[Any] = []
     replaced(args, kinds, leaves.append)
     return leaves

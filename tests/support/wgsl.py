@@ -1,4 +1,4 @@
-"""What a shader text asks of a device, read from the text."""
+"""The requirements of a shader text, read from the text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def needs(text: str) -> Needs:
 
 
 def _numbers(code: str) -> dict[str, int]:
-    """The constants that are integers, whichever order they are declared in."""
+    """The integer constants, declared in any order."""
     pending, numbers = dict(_CONST.findall(code)), dict[str, int]()
     while True:
         known = {}
@@ -63,7 +63,7 @@ def _evaluate(expression: str, numbers: dict[str, int]) -> int:
 
 
 def _nbytes(kind: str, types: dict[str, str], numbers: dict[str, int]) -> int:
-    """The bytes of a type in workgroup memory, where each vector of three takes the place of four."""
+    """The bytes of a type in workgroup memory. A vec3 needs as many bytes as a vec4."""
     kind = kind.strip()
     if kind in _SCALARS:
         return _SCALARS[kind]

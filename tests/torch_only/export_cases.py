@@ -20,7 +20,7 @@ LENGTH = Dim("length", min=1, max=LONGEST)
 
 
 class Mlp(nn.Module):
-    """One layer that can be quantised, one whose outputs and one whose inputs do not divide evenly."""
+    """A layer that can be quantised, one whose outputs are not a multiple, and one whose inputs are not."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Mlp(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention in every way that torch takes it."""
+    """Attention in all forms of torch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,14 +67,14 @@ class Language(nn.Module):
 
 
 class TransformerLayer(nn.TransformerEncoderLayer):
-    """With torch's own attention, which takes no quantised weights."""
+    """With torch's attention module, which does not accept quantised weights."""
 
     def __init__(self) -> None:
         super().__init__(WIDTH, 4, 2 * WIDTH, batch_first=True)
 
 
 class Leftovers(nn.Module):
-    """`any` has no place in the delegate."""
+    """`any` is not supported in the delegate."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,14 +86,14 @@ class Leftovers(nn.Module):
 
 
 class OddHeads(nn.Module):
-    """Heads of 6 elements, which the delegate's attention does not take."""
+    """Heads of 6 elements, which the delegate's attention does not support."""
 
     def forward(self, x: Tensor) -> Tensor:
         return scaled_dot_product_attention(x, x, x, is_causal=True)
 
 
 def masks(length: int) -> tuple[Tensor, Tensor]:
-    """One that is added and one that is not, each with a row that hides everything."""
+    """A mask that is added and a boolean mask, each with a row that hides all keys."""
     added = torch.randn(length, length).masked_fill(torch.rand(length, length) < 0.3, -torch.inf)
     shown = torch.rand(2, 1, length, length) < 0.7
     added[length // 2], shown[:, :, length // 3] = -torch.inf, False
@@ -153,7 +153,7 @@ def exported(name: str) -> Export:
 
 
 def reference(name: str) -> nn.Module:
-    """The module as torch runs it, quantised by torchao where the program is."""
+    """The module in torch, quantised by torchao if the program is quantised."""
     module, options = module_of(name).eval(), CASES[name][3]
     if "quantize" in options:
         from torchao.quantization.granularity import PerGroup
@@ -186,7 +186,7 @@ def wrong():
 
 
 def write_factory(folder: Path) -> Path:
-    """A file with functions that `pteron export` can be told to call."""
+    """Write a Python file with functions for `pteron export`."""
     (folder / "neighbour.py").write_text("WIDTH = 32")
     path = folder / "json.py"  # a name that is taken
     path.write_text(FACTORY)

@@ -1,4 +1,4 @@
-"""Arrays on their way in and out: what is accepted, narrowed, widened and refused."""
+"""Conversion of arrays to and from the GPU: which are accepted, narrowed, widened and refused."""
 
 from __future__ import annotations
 

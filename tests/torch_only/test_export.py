@@ -1,4 +1,4 @@
-"""`pteron.export`: the same numbers as torch, a module left as it was, and a true report."""
+"""`pteron.export`: delegation, quantisation, the report, and errors. The module is not changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pteron.report.inspect` tells of programs that are exported for it."""
+"""`pteron.report.inspect` on exported programs."""
 
 import pytest
 import torch

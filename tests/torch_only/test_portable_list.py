@@ -1,4 +1,4 @@
-"""The list of ExecuTorch's portable kernels is that of the installed wheel."""
+"""The stored list of ExecuTorch's portable kernels equals the list of the installed wheel."""
 
 from __future__ import annotations
 

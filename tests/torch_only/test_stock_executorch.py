@@ -1,4 +1,4 @@
-"""Stock ExecuTorch agrees that what we write are `.pte` and `.ptd` files."""
+"""Stock ExecuTorch reads the `.pte` and `.ptd` files that Pteron writes."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""`make zoo`: every model in every mode, and docs/models.md from what came of it.
+"""`make zoo`: try every model in every mode, and write docs/models.md from the results.
 
-Results are kept in build/zoo.jsonl, so that a run that was interrupted goes on where it stopped:
+Results are stored in build/zoo.jsonl, so an interrupted run can continue:
 
-    python -m tests.zoo                       everything that is not known yet
+    python -m tests.zoo                       all models and modes without a result
     python -m tests.zoo --only timm/          models whose names contain a text
     python -m tests.zoo --mode "vulkan static"
-    python -m tests.zoo --again --only resnet forget what is known of these
+    python -m tests.zoo --again --only resnet discard the results of these models
     python -m tests.zoo --page                write the page, run nothing
 """
 
@@ -73,7 +73,7 @@ def keep(results: Iterable[Result]) -> None:
 
 
 def run(pairs: list[Pair]) -> Iterator[Result]:
-    """Results as they come, a process for every few models."""
+    """Yield the results. Each process tries a few models."""
     while pairs:
         done = 0
         for result in run_batch(pairs[:BATCH]):

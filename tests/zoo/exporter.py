@@ -1,4 +1,4 @@
-"""A model of the zoo as a `.pte` file, in one of the ways in which people export."""
+"""Export a model of the zoo to a `.pte` file, in one of several modes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.zoo.model import Model
 
 @dataclass(frozen=True)
 class Mode:
-    """Who lowers the program, and whether its live dimension may vary."""
+    """The way of lowering, and whether the program has a dynamic dimension."""
 
     lowering: str  # vulkan: by ExecuTorch's partitioner, portable: without one, pteron: by pteron.export
     dynamic: bool

@@ -1,7 +1,7 @@
-"""The libraries, imported so that their Python parts are enough.
+"""Import the libraries with only their Python parts.
 
 torchvision's wheel brings operators that need the CUDA build of torch. Where they cannot be loaded, its
-import fails for want of two names, which are declared here. Nothing in the zoo calls them.
+import fails because two names are missing. They are declared here. Nothing in the zoo calls them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NMS = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 @functools.cache
 def load() -> Any:
-    """Import torchvision, after which timm, transformers and diffusers can be imported, too."""
+    """Import torchvision. After that, timm, transformers and diffusers can be imported too."""
     import torch
 
     os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -1,4 +1,4 @@
-"""One model of the zoo: how it is made, what it is given, and which dimensions of that may vary."""
+"""One model of the zoo: its factory, its inputs, and its dynamic dimensions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Inputs = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Model:
-    """`inputs(n)` are the arguments at live size n; `live` says which dimension of each argument n is."""
+    """`inputs(n)` are the arguments at live size n. `live`: the dimension of each argument with size n."""
 
     name: str
     family: str
@@ -32,7 +32,7 @@ class Model:
         return (tuple(None if dim is None else {dim: n} for dim in self.live),)
 
     def build(self) -> nn.Module:
-        """The model with random weights, the same ones every time."""
+        """The model with random weights. They are the same every time."""
         torch.manual_seed(0)
         return Plain(self.make()).eval()
 
@@ -49,7 +49,7 @@ class Plain(nn.Module):
 
 
 def tensors(result: Any) -> Iterator[Tensor]:
-    """The tensors of whatever a model returns. Caches of keys and values are not asked for."""
+    """All tensors in the result of a model, except KV caches."""
     if isinstance(result, Tensor):
         yield result
     elif isinstance(result, dict):
@@ -61,7 +61,7 @@ def tensors(result: Any) -> Iterator[Tensor]:
 
 
 class Calling(nn.Module):
-    """A model that is called with arguments by name, and with fixed options."""
+    """A model that is called with named arguments and fixed options."""
 
     def __init__(self, model: nn.Module, names: tuple[str, ...], **options: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""docs/models.md: what every model of the zoo did in every mode."""
+"""docs/models.md: the results of every model of the zoo in every mode."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def summary(results: list[Result]) -> str:
 
 
 def families(results: list[Result]) -> list[str]:
-    """A table for each library, of all that was exported."""
+    """A table for each library, with all exported models."""
     parts = []
     exported = sorted((r for r in results if r.exported is True), key=_place)
     for family, members in groupby(exported, lambda r: r.model.partition("/")[0]):
@@ -77,7 +77,7 @@ def _line(result: Result) -> str:
 
 
 def not_exported(results: list[Result]) -> str:
-    """What ExecuTorch or torch.export refuses: there is no file to load."""
+    """The models that ExecuTorch or torch.export refuses: there is no file to load."""
     refused = sorted((r for r in results if isinstance(r.exported, str)), key=_place)
     if not refused:
         return ""

@@ -192,7 +192,7 @@ def text(name: str, options: dict[str, Any], **call: Any) -> Model:
 
 
 def made(name: str, options: dict[str, Any]) -> nn.Module:
-    """A model by its class, with the configuration that belongs to it."""
+    """A model of a class, with a configuration of the matching class."""
     libraries.load()
     import transformers
 

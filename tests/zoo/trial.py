@@ -23,7 +23,7 @@ TIMED = 3  # calls
 
 @dataclass
 class Result:
-    """What became of a model in a mode. A step is None until it is tried, then True, or what was wrong."""
+    """The result of a model in a mode. A step is None before it is tried, True if it worked, or the error."""
 
     model: str
     mode: str
@@ -35,7 +35,7 @@ class Result:
 
     @property
     def failure(self) -> str | None:
-        """What went wrong after the exporter was done."""
+        """The error after the export; None if there is none."""
         return next((step for step in (self.loaded, self.right) if isinstance(step, str)), None)
 
     def record(self) -> dict[str, Any]:
@@ -71,11 +71,11 @@ def try_model(model: Model, mode: Mode, device: Device) -> Result:
 
 
 class Mismatch(Exception):
-    """An output that is not torch's."""
+    """An output that differs from torch's."""
 
 
 def compare(model: Model, module: torch.nn.Module, method: Any, size: int) -> float:
-    """The worst difference from torch at one live size. Memory is poisoned before."""
+    """The largest difference from torch at one live size, on poisoned memory."""
     inputs = model.inputs(size)
     with torch.no_grad():
         wanted = module(*inputs)
@@ -117,7 +117,7 @@ def cpu_ratio(model: Model, module: torch.nn.Module, method: Any) -> float:
 
 
 def cpu_seconds(call: Callable[[], Any]) -> float:
-    """The least CPU of this process, all of its threads, that a call takes."""
+    """The smallest CPU time of a call, over all threads of this process."""
     call()
     taken = []
     for _ in range(TIMED):
@@ -128,6 +128,6 @@ def cpu_seconds(call: Callable[[], Any]) -> float:
 
 
 def _reason(error: Exception) -> str:
-    """The first lines of an error, in one."""
+    """The first lines of an error, joined to one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' '.join(lines)[:300]}"

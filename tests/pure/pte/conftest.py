@@ -1,4 +1,4 @@
-"""Tests that take `real_file` run once for each file that stock ExecuTorch exported."""
+"""A test with the argument `real_file` runs once for each file in `data` from stock ExecuTorch."""
 
 from pathlib import Path
 

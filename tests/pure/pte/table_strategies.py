@@ -14,7 +14,7 @@ _MAX_ITEMS = 3
 
 @cache
 def records(cls: type) -> st.SearchStrategy[Any]:
-    """Instances of `cls`, with every field drawn from all that its wire type can hold."""
+    """Instances of `cls`. Every field may have any value of its wire type."""
     hints = get_type_hints(cls, include_extras=True)
     return st.builds(cls, **{field.name: _values(hints[field.name]) for field in fields(cls)})
 

@@ -1,4 +1,4 @@
-"""The FlatBuffer codec: what is written is what is read, and what is damaged is refused."""
+"""The FlatBuffer codec: written records are read back, and damaged buffers are refused."""
 
 import math
 import struct
@@ -177,7 +177,7 @@ class TestWriterRefuses:
 
 
 class TestDamage:
-    """Each of these is one lie in an otherwise plausible buffer."""
+    """Each test has one error in an otherwise valid buffer."""
 
     def refused(self, cls: type, data: bytes, match: str) -> None:
         with pytest.raises(FormatError, match=match):

@@ -1,4 +1,4 @@
-"""Damaged files: whatever the bytes, the answer is a program or a FormatError, and soon."""
+"""Damaged files: any bytes give a program or a FormatError, in a short time."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.pure.pte.pte_samples import DATA, FIXTURES
 
 
 def visit_everything(data: bytes) -> int:
-    """Open a file and touch all that it refers to; returns how many records were reached."""
+    """Open a file and read everything that it refers to. Returns the number of records."""
     reached = 0
     with ProgramFile.open(data) as file:
         for name in file.method_names:
@@ -30,7 +30,7 @@ def visit_everything(data: bytes) -> int:
 
 
 def survives(data: bytes) -> bool:
-    """Whether damaged bytes still load; anything but FormatError escapes and fails the test."""
+    """Whether damaged bytes still load. An exception other than FormatError fails the test."""
     try:
         visit_everything(data)
     except FormatError as fault:

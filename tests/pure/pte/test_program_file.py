@@ -1,4 +1,4 @@
-"""Opening `.pte` files: where they come from, what they hold, and what is wrong with them."""
+"""Opening `.pte` files: their sources, their contents, and their errors."""
 
 import dataclasses
 import gc
@@ -273,7 +273,7 @@ class TestNamedData:
 
 
 class TestValidation:
-    """One index out of range at a time."""
+    """Each test has one index that is out of range."""
 
     @pytest.mark.parametrize(
         ("program", "match"),

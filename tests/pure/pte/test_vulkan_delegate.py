@@ -1,4 +1,4 @@
-"""Vulkan delegate blobs: header, graph, constants, and ids that must refer to something."""
+"""Vulkan delegate blobs: header, graph, constants, and ids that must be in range."""
 
 import dataclasses
 import struct

@@ -1,4 +1,4 @@
-"""Writing `.pte` files, and whether stock ExecuTorch agrees that they are `.pte` files."""
+"""Writing `.pte` files."""
 
 from collections.abc import Iterator
 from pathlib import Path

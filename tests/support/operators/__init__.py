@@ -1,1 +1,1 @@
-"""What every operator takes, gives and runs, by its own rule."""
+"""Samples of the arguments of every operator, and tables made from them."""

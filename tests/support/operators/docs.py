@@ -63,7 +63,7 @@ def page() -> str:
 
 
 def _portable() -> str:
-    """What ExecuTorch's own kernels can do and Pteron cannot."""
+    """ExecuTorch's kernels that Pteron does not support."""
     kernels = portable.recorded()
     missing = [kernel for kernel in kernels if kernel_calls.find(kernel) is None]
     listed = ", ".join(f"`{kernel}`" for kernel in missing) or "nothing"

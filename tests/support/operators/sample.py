@@ -1,4 +1,4 @@
-"""Sample arguments of operators, and what the rules make of them: without a GPU, and without torch.
+"""Sample arguments of operators, and the results of the rules for them, without a GPU and without torch.
 
 A sample is a function of `n`, the live size: the rule's arguments in their order, the output last.
 """
@@ -30,7 +30,7 @@ DEVICES: tuple[tuple[str, ...], ...] = ((), (SOFTWARE, SUBGROUP, HALF), (GPU,), 
 
 @dataclass(frozen=True)
 class T:
-    """A tensor argument. No dtype: the one being looked at. Fixed: a constant of the file."""
+    """A tensor argument. dtype None: the dtype under test. Fixed: a constant of the file."""
 
     shape: tuple[int, ...]
     dtype: DType | None = None
@@ -52,7 +52,7 @@ SAMPLES: dict[str, list[Sample]] = {}
 
 
 def sample(names: str, make: Callable[[int], Sequence[Any]], dtypes: Iterable[DType] = FLOATS) -> None:
-    """`names` stand with blanks between them; `aten.` in front and `.default` behind may be left out."""
+    """`names` are separated by spaces. The prefix `aten.` and the suffix `.default` may be omitted."""
     for name in names.split():
         SAMPLES.setdefault(_full_name(name), []).append(Sample(make, tuple(dtypes)))
 
@@ -68,7 +68,7 @@ def _full_name(name: str) -> str:
 
 
 class OneNodeGraph:
-    """A sample at its largest, and what its rule makes of a smaller one."""
+    """A graph with one node: a sample at its largest size, which can be resized."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class OneNodeGraph:
         return self.live.routes[0]
 
     def resize(self, n: int) -> tuple[list[Any], list[Any]]:
-        """The output shapes at a live size: as the rule says, and as the sample does."""
+        """The output shapes at a live size: from the rule, and from the sample."""
         args = self.sample.make(n)
         shapes = [arg.shape if isinstance(arg, T) else 0 for arg in found(args, (T, Position))]
         inputs = self.graph.input_ids
@@ -118,7 +118,7 @@ def texts_of(dispatches: Iterable[Dispatch]) -> list[str]:
 
 
 def _text(d: Dispatch) -> str:
-    """The shader text, which is made once for all that have the same kernel, defines, code and dtypes."""
+    """The shader text. It is made once for equal kernels, defines, code and dtypes."""
     dtypes = tuple((name, getattr(bound, "dtype", None)) for name, bound in d.bindings.items())
     key = d.kernel, repr(d.defines), d.code, dtypes
     if key not in _TEXTS:
@@ -127,7 +127,7 @@ def _text(d: Dispatch) -> str:
 
 
 class EveryRoute:
-    """A choice that has every route compiled, and takes the one that is wanted where it fits."""
+    """A choice that compiles every route, and uses the wanted route if it fits."""
 
     wanted = ""
 
@@ -140,7 +140,7 @@ class EveryRoute:
 
 @dataclass(frozen=True)
 class Built:
-    """A shader text that some device compiles, and what asks for it."""
+    """A shader text that some device compiles, and the operator that uses it."""
 
     text: str
     kernel: str

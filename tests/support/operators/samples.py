@@ -1,4 +1,4 @@
-"""Arguments for every operator there is.
+"""Sample arguments for every operator.
 
 `X` has whichever element type is being looked at; all else says its own. From these follow the tables
 of docs/operators.md, and the shader texts that Tint is asked about.
