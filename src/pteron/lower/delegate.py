@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pteron.errors import FormatError, UnsupportedError
 from pteron.ir.dtypes import DELEGATE_TYPES, DType
-from pteron.ir.values import Arg, Constant, Element, SymInt, Tensor, Value, ValueId, values_in
+from pteron.ir.values import Arg, Constant, Element, SymInt, Tensor, Value, ValueId, numel, values_in
 from pteron.lower.builder import CAST, WRITE_BACK
 from pteron.lower.kernel_calls import is_internal
 from pteron.pte import schema, vulkan
@@ -196,25 +196,58 @@ def _alike(a: Tensor, b: Tensor) -> bool:
 def split_call(
     graph: vulkan.VkGraph, args: Sequence[int], plan: schema.ExecutionPlan
 ) -> tuple[list[tuple[int, int]], Sequence[int]]:
-    """Match a call's arguments: (delegate value, plan value) per input, and the values for its outputs."""
+    """Match a call's arguments: (delegate value, plan value) per input, and the values for its outputs.
 
-    def is_tensor(at: int) -> bool:
-        return at < len(args) and isinstance(plan.values[args[at]].val, schema.Tensor)
+    The exporter may pass integers and tensors that the delegate does not use. They are skipped.
+    """
+    inputs = graph.input_ids
+    unused = max(0, len(args) - len(inputs) - len(graph.output_ids))
 
-    pairs, at = [], 0
-    for value in graph.input_ids:
-        wants_tensor = isinstance(graph.values[value].value, vulkan.VkTensor)
-        while wants_tensor and at < len(args) and not is_tensor(at):
-            at += 1  # an integer that the caller passes but the delegate does not use
-        if at >= len(args):
+    def fits(value: int, arg: int) -> bool:
+        wanted, given = graph.values[value].value, plan.values[arg].val
+        if not isinstance(wanted, vulkan.VkTensor):
+            return True
+        return isinstance(given, schema.Tensor) and (not unused or numel(given.sizes) == numel(wanted.dims))
+
+    passed = args[: len(inputs) + unused] if unused else args
+    found = _in_order(inputs, passed, fits)
+    if found is None:
+        raise FormatError(
+            f"a delegate has {len(inputs)} inputs, which the {len(args)} arguments of its call do not match"
+        )
+    if unused:
+        _check_only_match(graph, passed, found, fits)
+    results = max([0, len(args) - len(graph.output_ids), *(at + 1 for at in found)])
+    return list(zip(inputs, (args[at] for at in found), strict=True)), args[results:]
+
+
+def _check_only_match(
+    graph: vulkan.VkGraph, args: Sequence[int], found: Sequence[int], fits: Callable[[int, int], bool]
+) -> None:
+    """Refuse a call whose tensors could be matched in two ways: the first arguments, or the last ones."""
+    backwards = _in_order(graph.input_ids[::-1], args[::-1], fits) or ()
+    for value, first, back in zip(graph.input_ids, found, reversed(backwards), strict=True):
+        if first != len(args) - 1 - back and isinstance(graph.values[value].value, vulkan.VkTensor):
             raise FormatError(
-                f"a delegate has {len(graph.input_ids)} inputs, but its call has {len(args)} arguments"
+                f"a delegate's call has {len(args)} arguments for {len(found)} inputs, "
+                "and their shapes do not tell which are unused"
             )
-        pairs.append((value, args[at]))
+
+
+def _in_order(
+    values: Sequence[int], args: Sequence[int], fits: Callable[[int, int], bool]
+) -> list[int] | None:
+    """For each value, the place of the first argument that fits it and stands after those already taken."""
+    places: list[int] = []
+    at = 0
+    for value in values:
+        while at < len(args) and not fits(value, args[at]):
+            at += 1
+        if at == len(args):
+            return None
+        places.append(at)
         at += 1
-    while len(args) - at > len(graph.output_ids) and not is_tensor(at):
-        at += 1
-    return pairs, args[at:]
+    return places
 
 
 def delegate_type(code: int, what: str) -> tuple[str, DType]:
