@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -37,3 +38,9 @@ DeviceName: TypeAlias = Annotated[
     str | None, typer.Option("--device", "-d", help="An adapter's index, or part of its name.")
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def check_method(name: str, names: Collection[str]) -> None:
+    """Refuse the name of a method that the program does not have."""
+    if name not in names:
+        raise typer.BadParameter(f"there is no method {name!r}; the methods are {', '.join(names)}")

@@ -42,8 +42,8 @@ def inspect(
         names = file.method_names
         if method is None and live:
             method = "forward" if "forward" in names else next(iter(names), None)
-        if method is not None and method not in names:
-            raise typer.BadParameter(f"there is no method {method!r}; the methods are {', '.join(names)}")
+        if method is not None:
+            common.check_method(method, names)
         wanted, size = _parse_live(live or [])
         infos = inspect_methods(file, [method] if method else names, wanted if live else None, size=size)
     size_on_disk = model.stat().st_size

@@ -50,9 +50,7 @@ def profile(
     from pteron.measure import profile as profiling
 
     with load(model, data_path=data, device=device) as program:
-        if method not in program.method_names:
-            names = ", ".join(program.method_names)
-            raise typer.BadParameter(f"there is no method {method!r}; the methods are {names}")
+        common.check_method(method, program.method_names)
         loaded = program.method(method)
         sizes = live_shapes(loaded, live, shapes or [])
         given = make_inputs(loaded, inputs or [], sizes, "random" if random else "zeros", seed)

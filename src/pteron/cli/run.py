@@ -45,9 +45,7 @@ def run(
 
     begin = time.perf_counter()
     with load(model, data_path=data, device=device) as program:
-        if method not in program.method_names:
-            names = ", ".join(program.method_names)
-            raise typer.BadParameter(f"there is no method {method!r}; the methods are {names}")
+        common.check_method(method, program.method_names)
         loaded = program.method(method)
         load_seconds = time.perf_counter() - begin
         if output is not None and output.suffix == ".npy" and len(loaded.outputs) != 1:

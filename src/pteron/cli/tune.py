@@ -48,9 +48,7 @@ def tune(
 
     trial = trials.Trial()
     with load(model, data_path=data, device=device, choice=trial) as program:
-        if method not in program.method_names:
-            names = ", ".join(program.method_names)
-            raise typer.BadParameter(f"there is no method {method!r}; the methods are {names}")
+        common.check_method(method, program.method_names)
         adapter = trials.timed_adapter(program.device)
         loaded = program.method(method)
         calls = []

@@ -152,58 +152,37 @@ def _with_input(source: Scratch) -> Any:
 ROW_LOOKUP = looks_up("weight", "scales", "zeros", by="indices")
 
 
-@op("quantized_decomposed.embedding_4bit.dtype", work=ROW_LOOKUP)
-def embedding_4bit(
-    weight: LiveTensor,
-    scales: LiveTensor,
-    zeros: LiveTensor | None,
-    quant_min: int,
-    quant_max: int,
-    indices: LiveTensor,
-    dtype: Unused,
-    out: LiveTensor,
-) -> Dispatch:
-    return affine_embedding(weight, scales, zeros, indices, out, per_byte=2)
+def embedding(name: str, per_byte: int) -> None:
+    """Register both overloads of an embedding whose table has `per_byte` weights per byte."""
+
+    @op(f"quantized_decomposed.{name}.default", work=ROW_LOOKUP)
+    def default(
+        weight: LiveTensor,
+        scales: LiveTensor,
+        zeros: LiveTensor | None,
+        quant_min: int,
+        quant_max: int,
+        indices: LiveTensor,
+        out: LiveTensor,
+    ) -> Dispatch:
+        return affine_embedding(weight, scales, zeros, indices, out, per_byte)
+
+    @op(f"quantized_decomposed.{name}.dtype", work=ROW_LOOKUP)
+    def with_dtype(
+        weight: LiveTensor,
+        scales: LiveTensor,
+        zeros: LiveTensor | None,
+        quant_min: int,
+        quant_max: int,
+        indices: LiveTensor,
+        dtype: Unused,
+        out: LiveTensor,
+    ) -> Dispatch:
+        return affine_embedding(weight, scales, zeros, indices, out, per_byte)
 
 
-@op("quantized_decomposed.embedding_4bit.default", work=ROW_LOOKUP)
-def embedding_4bit_default(
-    weight: LiveTensor,
-    scales: LiveTensor,
-    zeros: LiveTensor | None,
-    quant_min: int,
-    quant_max: int,
-    indices: LiveTensor,
-    out: LiveTensor,
-) -> Dispatch:
-    return affine_embedding(weight, scales, zeros, indices, out, per_byte=2)
-
-
-@op("quantized_decomposed.embedding_byte.dtype", work=ROW_LOOKUP)
-def embedding_byte(
-    weight: LiveTensor,
-    scales: LiveTensor,
-    zeros: LiveTensor | None,
-    quant_min: int,
-    quant_max: int,
-    indices: LiveTensor,
-    dtype: Unused,
-    out: LiveTensor,
-) -> Dispatch:
-    return affine_embedding(weight, scales, zeros, indices, out, per_byte=1)
-
-
-@op("quantized_decomposed.embedding_byte.default", work=ROW_LOOKUP)
-def embedding_byte_default(
-    weight: LiveTensor,
-    scales: LiveTensor,
-    zeros: LiveTensor | None,
-    quant_min: int,
-    quant_max: int,
-    indices: LiveTensor,
-    out: LiveTensor,
-) -> Dispatch:
-    return affine_embedding(weight, scales, zeros, indices, out, per_byte=1)
+embedding("embedding_4bit", per_byte=2)
+embedding("embedding_byte", per_byte=1)
 
 
 def affine_embedding(
