@@ -21,7 +21,7 @@ from pteron.ir.dispatch import describe
 from pteron.ir.dtypes import array_type
 from pteron.ir.live import ContentRule, Live
 from pteron.ir.values import Element, Port, Shape, SymInt, Tensor, ValueId, numel
-from pteron.plan.dynamic import check_shape, dynamic_dims, explained
+from pteron.plan.dynamic import check_shape, dynamic_dims, explained, refusal
 from pteron.plan.memory import aligned
 from pteron.plan.sweep import LiveGraph
 
@@ -36,6 +36,13 @@ class IOInfo:
     dynamic_dims: tuple[int, ...]  # the dimensions that a call may make smaller
     is_tensor: bool = True
     fixed: Any = None  # the value, if it is neither a tensor nor an integer
+
+    def __str__(self) -> str:
+        """For example `input0: float32[1, <=128, 64]`: the second dimension may be smaller in a call."""
+        if not self.is_tensor:
+            return f"{self.name}: {self.dtype}"
+        sizes = (f"<={n}" if d in self.dynamic_dims else str(n) for d, n in enumerate(self.max_shape))
+        return f"{self.name}: {self.dtype}[{', '.join(sizes)}]"
 
     @property
     def is_integer(self) -> bool:
@@ -296,6 +303,20 @@ class Method:
         ports = (*self.graph.inputs, *self.graph.outputs)
         return {p.name: self._live.live[p.value.id] for p in ports if isinstance(p.value, (Tensor, SymInt))}
 
+    def why_static(self, name: str, dim: int) -> str | None:
+        """Why a dimension of an input is not dynamic: the error of the node that refuses other sizes.
+
+        None if the dimension is dynamic.
+        """
+        port = next((p for p in self.graph.inputs if p.name == name and isinstance(p.value, Tensor)), None)
+        if port is None or not 0 <= dim < len(port.max_shape):
+            raise InputError(f"{self!r} has no input {name} with a dimension {dim}")
+        if not port.resizable:
+            return "the program was exported with a static shape: export it with dynamic_shapes"
+        with self.device.lock:
+            error = refusal(self._live, port, dim)
+        return None if error is None else str(error)
+
     @property
     def memory(self) -> Memory:
         executor = self._executor
@@ -333,8 +354,8 @@ class Method:
         return type(self.program).method, (self.program, self.name)
 
     def __repr__(self) -> str:
-        takes = ", ".join(f"{i.name}: {i.dtype}{list(i.max_shape)}" for i in self.inputs)
-        return f"<Method {self.name}({takes})>"
+        takes, gives = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
+        return f"<Method {self.name}({takes}) -> {gives}>"
 
     # -- load -----------------------------------------------------------------------------------
 

@@ -31,8 +31,9 @@ def dynamic_dims(graph: Graph, live: LiveGraph) -> dict[ValueId, tuple[int, ...]
     found: dict[ValueId, set[int]] = defaultdict(set)
 
     def accepts(shapes: dict[ValueId, Live]) -> bool:
-        after = live.preview(shapes)
-        if after is None:
+        try:
+            after = live.preview(shapes)
+        except InputError:
             return False
         for tensor in outputs:
             shape = after[tensor.id]
@@ -71,7 +72,7 @@ def explained(error: InputError, live: LiveGraph, changes: Mapping[ValueId, Live
     """The error of a sweep. It says so if the exporter made the refused size a constant."""
     for port in live.graph.inputs:
         for dim, size in _changed_dims(port, changes):
-            if not _varies(live, port, dim):
+            if refusal(live, port, dim) is not None:
                 return InputError(_frozen(port, dim, size, error))
     return error
 
@@ -84,19 +85,28 @@ def _changed_dims(port: Port, changes: Mapping[ValueId, Live]) -> Iterator[tuple
         )
 
 
-def _varies(live: LiveGraph, port: Port, dim: int) -> bool:
-    """Whether a smaller size is accepted, for this dimension alone or for all dimensions of its size."""
+def refusal(live: LiveGraph, port: Port, dim: int) -> InputError | None:
+    """Why no smaller size is accepted, for this dimension alone or for all dimensions of its size.
+
+    None: the dimension is dynamic.
+    """
     assert isinstance(port.value, Tensor)
     most = port.max_shape[dim]
     inputs = [p.value for p in live.graph.inputs if p.resizable and isinstance(p.value, Tensor)]
-    for size in {most - 1, -(-most // 2), -(-most // 4), 1} - {most}:
-        alone = (*port.max_shape[:dim], size, *port.max_shape[dim + 1 :])
+    first: InputError | None = None
+    for size in sorted({most - 1, -(-most // 2), -(-most // 4), 1} - {most}, reverse=True):
+        shape = (*port.max_shape[:dim], size, *port.max_shape[dim + 1 :])
+        alone: dict[ValueId, Live] = {port.value.id: shape}
         together: dict[ValueId, Live] = {
             t.id: tuple(size if n == most else n for n in t.max_shape) for t in inputs
         }
-        if live.preview({port.value.id: alone}) is not None or live.preview(together) is not None:
-            return True
-    return False
+        for changes in (alone, together):
+            try:
+                live.preview(changes)
+                return None
+            except InputError as error:
+                first = first or error
+    return first
 
 
 def _frozen(port: Port, dim: int, size: int, error: InputError) -> str:

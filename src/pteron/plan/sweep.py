@@ -204,8 +204,8 @@ class LiveGraph:
                 target[position] = old
             raise
 
-    def preview(self, changes: Mapping[ValueId, Live]) -> list[Live] | None:
-        """The live shape of every value after these changes; None if the sweep refuses. Nothing changes.
+    def preview(self, changes: Mapping[ValueId, Live]) -> list[Live]:
+        """The live shape of every value after these changes, or an InputError. Nothing changes.
 
         SymInts that no call has set yet count as 0.
         """
@@ -216,8 +216,6 @@ class LiveGraph:
         try:
             self.resize({**unknown, **changes})
             return self.live.copy()
-        except InputError:
-            return None
         finally:
             self.live[:], self.plans[:] = before
             self.stale_nodes, self.stale_symints = stale
