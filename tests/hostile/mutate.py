@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from random import Random
 from typing import Any, get_args, get_type_hints
 
@@ -43,6 +44,7 @@ FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, 1e38, 1e308, float("inf"), float("-i
 ROUNDS = 20  # attempts to encode, before a mutant is left as it is
 
 Path = tuple[str | int, ...]
+Site = tuple[Path, Any]
 
 
 class Corpus:
@@ -53,11 +55,12 @@ class Corpus:
         self.operators = list(operators)
         self.decoded = [Decoded(data) for data in files]
         self.records: dict[type, list[Any]] = {}
-        for decoded in self.decoded:
-            for tree in decoded.trees():
-                for _, value in walk(tree):
-                    if is_dataclass(value):
-                        self.records.setdefault(type(value), []).append(value)
+        self._sites: dict[int, list[Site]] = {}  # by the tree's id; most changes are the first in their tree
+        for tree in (tree for decoded in self.decoded for tree in decoded.trees()):
+            self._sites[id(tree)] = list(walk(tree))
+            for _, value in self._sites[id(tree)]:
+                if is_dataclass(value):
+                    self.records.setdefault(type(value), []).append(value)
 
     def mutant(self, rng: Random) -> bytes:
         number = rng.randrange(len(self.files))
@@ -65,6 +68,10 @@ class Corpus:
             return damage_bytes(self.files[number], rng, self.files)
         data = self.decoded[number].changed(rng, self)
         return damage_bytes(data, rng, self.files) if rng.random() < 0.03 else data
+
+    def sites(self, tree: Any) -> list[Site]:
+        """Everything inside a tree, with the way to it."""
+        return self._sites.get(id(tree)) or list(walk(tree))
 
 
 class Decoded:
@@ -115,17 +122,22 @@ class Decoded:
 def delegate_blob(graph: vulkan.VkGraph, inline: bytes) -> bytes:
     """`write_delegate` refuses graphs that make no sense; this writes them."""
     body = encode(graph, identifier=vulkan.IDENTIFIER)
-    empty = vulkan.write_delegate(vulkan.VkGraph())
+    empty = empty_delegate()
     start = struct.unpack_from("<I", empty, 10)[0]
     inline_start = start + len(body) + -(start + len(body)) % 16
     header = struct.pack("<4s4sHIIIQ", empty[:4], empty[4:8], 30, start, len(body), inline_start, len(inline))
     return b"".join((header.ljust(start, b"\0"), body, bytes(inline_start - start - len(body)), inline))
 
 
+@cache
+def empty_delegate() -> bytes:
+    return vulkan.write_delegate(vulkan.VkGraph())
+
+
 # -- records --------------------------------------------------------------------------------------------
 
 
-def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def walk(value: Any, path: Path = ()) -> Iterator[Site]:
     """Everything inside a record, with the way to it."""
     yield path, value
     if is_dataclass(value):
@@ -138,7 +150,7 @@ def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 def change(tree: Any, rng: Random, corpus: Corpus) -> Any:
     """The tree with one thing changed. Half of the changes go where operators meet their arguments."""
-    sites = [site for site in walk(tree) if site[0]]
+    _, *sites = corpus.sites(tree)  # without the tree itself
     if rng.random() < 0.5:
         sites = [site for site in sites if _is_argument(*site)] or sites
     path, value = rng.choice(sites)
