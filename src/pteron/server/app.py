@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 import time
@@ -11,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
+from anyio.lowlevel import checkpoint
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
@@ -98,6 +100,7 @@ def serve(llm: LanguageModel, **options: Any) -> None:
     _allow_open_files(limits.connections + 100)
     # How long the event loop waits for Python's lock while the scheduler's thread computes.
     sys.setswitchinterval(0.0005)
+    gc.freeze()  # the garbage collector need not look at the model again
     with suppress(KeyboardInterrupt):
         make_server(llm, **options).run()
 
@@ -124,12 +127,13 @@ class Endpoints:
         self._bodies = bodies
         self._allow_special = allow_special
         self._preparing = 0  # requests that have a place, but are not yet with the scheduler
-        # One thread: reading a body holds Python's lock, for a tenth of a second at worst.
+        # One thread: reading a body holds Python's lock.
         self._reader = ThreadPoolExecutor(1, "pteron prompts")
         self._card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "pteron"}
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        await checkpoint()  # imports the rest of anyio, which would stop the event loop at the first stream
         yield
         await asyncio.to_thread(self.scheduler.close)
         self._reader.shutdown(wait=False, cancel_futures=True)

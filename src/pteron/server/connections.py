@@ -77,7 +77,17 @@ class Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         self._owed_since = self.loop.time()
+        if self._has_sent_ahead:
+            self.transport.close()
         super().on_response_complete()
+
+    @property
+    def _has_sent_ahead(self) -> bool:
+        """Whether the client began its next request before it had the answer to this one.
+
+        Common clients never do that. Thousands of requests in one packet would keep the event loop busy.
+        """
+        return self.conn.their_state is h11.DONE and bool(self.conn.trailing_data[0])
 
     def pause_writing(self) -> None:
         self._stalled_since = self.loop.time()
