@@ -1,4 +1,7 @@
-"""Many clients at once, some of them hostile, against a server in a process of its own.
+"""Many clients at once, some of them hostile, against a server in its own process.
+
+The clients have a process too, with a lower priority than the server: real clients are on other machines and
+do not take its processor time. This process asks for /health.
 
 python -m tests.server.burst --clients 500 --hostile 20    prints what happened, as in docs/reliability.md
 """
@@ -9,18 +12,19 @@ import argparse
 import asyncio
 import itertools
 import json
+import os
 import random
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,7 @@ CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 ARRIVAL = 1  # seconds within which all clients arrive
 PATIENCE = 600  # seconds for the slowest honest client
 TOKENS = 8
+CLIENTS_NICE = 10  # how much lower the priority of the clients' process is
 
 
 @dataclass
@@ -123,28 +128,6 @@ def text_of(answer: bytes, stream: bool) -> str:
     if not events or events.pop() != "[DONE]":
         return "a stream without its end"
     return "".join(json.loads(event)["choices"][0]["text"] for event in events)
-
-
-@contextmanager
-def watching(server: Address, outcome: Outcome) -> Iterator[None]:
-    """Look at /health five times a second, in a thread: the clients keep their own event loop busy."""
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.2):
-            begun = time.monotonic()
-            with socket.create_connection(("127.0.0.1", server.port)) as client:
-                client.sendall(head("/health", method="GET"))
-                assert b" 200 OK" in client.recv(1000)
-            outcome.health.append(time.monotonic() - begun)
-
-    with ThreadPoolExecutor(1) as threads:
-        watcher = threads.submit(watch)
-        try:
-            yield
-        finally:
-            done.set()
-        watcher.result()
 
 
 # -- hostile ones -------------------------------------------------------------------------------
@@ -255,15 +238,27 @@ async def attack_on_and_on(server: Address, first: int, outcome: Outcome) -> Non
 async def burst(port: int, clients: int, hostile: int, wants: list[str]) -> Outcome:
     server, outcome = Address(port), Outcome()
     beside = [asyncio.create_task(attack_on_and_on(server, n, outcome)) for n in range(hostile)]
-    with watching(server, outcome):
-        await asyncio.sleep(1)
-        await asyncio.gather(*(ask(server, n, wants[n % 10], outcome) for n in range(clients)))
+    await asyncio.sleep(1)
+    await asyncio.gather(*(ask(server, n, wants[n % 10], outcome) for n in range(clients)))
     for task in beside:
         task.cancel()
     ended = await asyncio.gather(*beside, return_exceptions=True)
     faults = [e for e in ended if isinstance(e, Exception)]
     assert not faults, faults
     return outcome
+
+
+def burst_in_this_process(*arguments: Any) -> Outcome:
+    return asyncio.run(burst(*arguments))
+
+
+def seconds_of_health(port: int) -> float:
+    """How long the server takes to answer a new connection's GET /health."""
+    begun = time.monotonic()
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(head("/health", method="GET"))
+        assert b" 200 OK" in client.recv(1000)
+    return time.monotonic() - begun
 
 
 @contextmanager
@@ -289,7 +284,14 @@ def run(model: Path, clients: int, hostile: int) -> Outcome:
             return [text_of(body, False) for _, body in answers]
 
         wants = asyncio.run(asked_alone())
-        outcome = asyncio.run(burst(port, clients, hostile, wants))
+        health = []
+        with ProcessPoolExecutor(1, get_context("spawn"), os.nice, (CLIENTS_NICE,)) as process:
+            running = process.submit(burst_in_this_process, port, clients, hostile, wants)
+            while not running.done():
+                health.append(seconds_of_health(port))
+                time.sleep(0.2)
+        outcome = running.result()
+        outcome.health = health
         outcome.largest_mib = largest_mib(server.pid)
     return outcome
 
