@@ -1,1 +1,1 @@
-"""Pteron next to its peers, on the same adapter: `make bench`. See README.md."""
+"""Pteron compared with other libraries (peers) on the same adapter: `make bench`. See README.md."""

@@ -1,7 +1,7 @@
-"""`make bench`: Pteron and its peers side by side, alternating, on the same adapter.
+"""`make bench`: measure Pteron and its peers in turns, on the same adapter.
 
-Every side is a process of its own that stays up for the whole run. For each row the sides take turns, round
-after round, so that whatever else the machine does falls on all of them; the table shows medians.
+Every side (Pteron or a peer) is a separate process for the whole run. For each row the sides take turns, in
+several rounds, so other load on the machine affects all of them. The table shows medians.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ PEERS = ROOT / ".venv-peers"
 US = "pteron"
 SIDES = {US: Path(sys.executable), "onnxruntime": PEERS / "bin/python", "ncnn": PEERS / "bin/python"}
 
-# No side profits from shaders that an earlier run left on the disk: first calls are first calls.
+# Shader caches on disk are off, so the first call at a shape includes the compilation.
 NO_SHADER_CACHE = {"MESA_SHADER_CACHE_DISABLE": "true"}
 
 
 class Missing(Exception):
-    """A side cannot do what it is asked. The message says why."""
+    """A side cannot execute a command. The message says why."""
 
 
 class Process:
-    """A side, started. Ask it something; it answers."""
+    """The process of a side. `ask` sends a command and returns the answer."""
 
     def __init__(self, name: str, python: Path, environment: dict[str, str]) -> None:
         self.name = name
@@ -90,14 +90,16 @@ class Process:
 
 @dataclass(slots=True)
 class Samples:
-    """What one side took for one row: the median of its calls, or the worst of its first calls.
+    """The times of one side for one row: the median of its calls, or the worst of its first calls.
 
-    A first call is compared with later ones at the same shape; the worst is the one that differs the most.
+    A first call is compared with later calls at the same shape. The worst one differs the most from them.
     """
 
     cpu_ms: list[float] = field(default_factory=list)
     wall_ms: list[float] = field(default_factory=list)
-    steady_cpu_ms: list[float] = field(default_factory=list)  # one per first call, if it is about them
+    steady_cpu_ms: list[float] = field(
+        default_factory=list
+    )  # later calls at the same shape, one per first call
     missing: str = ""
     note: str = ""
 
@@ -136,14 +138,14 @@ def measure(row: Row, sides: Sequence[Process], rounds: int, seconds: float) -> 
     if row.first_calls:
         for live in row.first_calls:
             for side in ready:
-                side.ask(do="run", calls=5, live=None)  # a shape it knows: waiting for its turn costs more
+                side.ask(do="run", calls=5, live=None)  # warm up at a known shape
                 answer = side.ask(do="run", calls=8, live=live)
                 found[side.name].cpu_ms.append(answer["cpu_ms"][0])
                 found[side.name].wall_ms.append(answer["wall_ms"][0])
                 found[side.name].steady_cpu_ms.append(median(answer["cpu_ms"][1:]))
     else:
         for number in range(rounds):
-            for side in ready[number % len(ready) :] + ready[: number % len(ready)]:  # nobody is always first
+            for side in ready[number % len(ready) :] + ready[: number % len(ready)]:  # rotate the order
                 answer = side.ask(do="run", seconds=seconds)
                 found[side.name].cpu_ms += answer["cpu_ms"]
                 found[side.name].wall_ms += answer["wall_ms"]
@@ -212,9 +214,9 @@ def _ratio(theirs: float | None, ours: float | None) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="turns that every side takes per row")
-    parser.add_argument("--seconds", type=float, default=0.3, help="the least that a turn lasts")
-    parser.add_argument("--only", default="", help="rows whose name has this text in it")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds per row")
+    parser.add_argument("--seconds", type=float, default=0.3, help="the minimum seconds of a turn")
+    parser.add_argument("--only", default="", help="only rows whose name contains this text")
     parser.add_argument("--output", type=Path, default=ROOT / "build/bench.jsonl", help="appended to")
     options = parser.parse_args()
     say = Console(stderr=True, highlight=False, soft_wrap=True).print

@@ -1,4 +1,4 @@
-"""ncnn's side, on Vulkan, in 32-bit floats: networks of one layer, written as text."""
+"""The side of ncnn, on Vulkan with 32-bit floats: networks of one layer, written as text."""
 
 from __future__ import annotations
 

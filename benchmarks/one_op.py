@@ -1,4 +1,4 @@
-"""Programs of a single operator, made by hand: what a kernel costs, without a file around it."""
+"""Programs with a single operator, built without a file, to measure a kernel."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class OneOp:
         return arg  # type: ignore[no-any-return]
 
     def call(self, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        """A whole call, as users make it: upload, run, read back. Inputs may have fewer rows than before."""
+        """A whole call: upload, run, read back. Inputs may have fewer rows than the largest shape."""
         return self.method.execute(inputs)
 
     def run(self) -> None:
-        """The kernels alone, on what the last call uploaded."""
+        """Run only the kernels, on the inputs of the last call."""
         self.device.submit((), self.executor.commands(self.state), ())
         self.device.wait()
 

@@ -1,4 +1,4 @@
-"""onnxruntime's side, on its WebGPU provider: models of one node. Nothing may fall back to the CPU."""
+"""The side of onnxruntime, on its WebGPU provider: models of one node. No fallback to the CPU."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Side:
                 return _rows(node, data["x"], {"w": np.ascontiguousarray(data["w"].T)}, row.sizes["n"])
             case "linear_q4":
                 n, k = row.sizes["n"], row.sizes["k"]
-                # Level 4 lets it round activations to 8 bits: its fastest kernels with many rows.
+                # Level 4 allows it to round activations to 8 bits. These are its fastest kernels for many rows.
                 options = {"K": k, "N": n, "bits": 4, "block_size": GROUP, "accuracy_level": 4}
                 node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain=MICROSOFT, **options)
                 weights = data["w"].reshape(n, k // GROUP, GROUP // 2)
@@ -69,7 +69,7 @@ def _rows(node: Any, x: Array, constants: dict[str, Array], width: int) -> Calla
 
 
 def _attention(data: dict[str, Array]) -> Callable[[int | None], Array]:
-    """GroupQueryAttention. The past is a constant, so that it is on the GPU; only `y` is read back."""
+    """GroupQueryAttention. The past is a constant, so it stays on the GPU. Only `y` is read back."""
     _, length, heads, width = data["q"].shape
     past = data["past_k"].shape[1]
     total = past + length

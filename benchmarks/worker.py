@@ -1,4 +1,4 @@
-"""One side of the comparison, in a process of its own: a command per line on stdin, an answer per line.
+"""The process of one side: it reads a command per line from stdin, and writes an answer per line.
 
     python -m benchmarks.worker pteron
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.rows import ROWS, Array, Row, Unsupported, arrays, expected
 
-SLACK = 0.02  # of the result's norm: a side that rounds activations to 8 bits stays within it
+SLACK = 0.02  # relative to the norm of the result; enough for a side that rounds activations to 8 bits
 
 
 class Side(Protocol):
@@ -53,7 +53,7 @@ class Worker:
         return {"error": f"unknown command {command}"}
 
     def _prepare(self, row: Row) -> dict[str, Any]:
-        self._call = None  # the last row's memory is not needed any more
+        self._call = None  # free the memory of the last row
         data = arrays(row)
         self._call = self._side.prepare(row, data)
         result, wanted = self._call(None), expected(row, data)
@@ -77,7 +77,7 @@ class Worker:
 
 
 def main(name: str) -> None:
-    # Drivers and libraries talk on stdout; the answers must not be among that.
+    # Drivers and libraries may print to stdout, so answers go to a separate stream.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     worker: Worker | None = None

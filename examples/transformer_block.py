@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-logging.disable(logging.WARNING)  # what the exporter's imports have to say
+logging.disable(logging.WARNING)  # warnings of the exporter's imports
 warnings.simplefilter("ignore")
 
 import torch
@@ -169,7 +169,7 @@ def main() -> None:
     program.close()
     if worst > 1e-3:
         raise SystemExit(f"the results differ from torch's by {worst:.1e}")
-    console.print("[green]All equal to torch's own results.[/]")
+    console.print("[green]All results are equal to torch's.[/]")
 
 
 if __name__ == "__main__":
