@@ -11,8 +11,8 @@ import numpy as np
 import pteron.ops  # noqa: F401  registers the operators
 from pteron.arrays import convert_constant
 from pteron.devices import Device
-from pteron.gpu.call import read_back
 from pteron.gpu.placement import Placement
+from pteron.gpu.staging import read_back
 from pteron.ir import op as registry
 from pteron.ir.dtypes import DType
 from pteron.ir.values import Arg, Constant, Graph, Node, Port, Tensor, ValueId, values_in

@@ -28,7 +28,7 @@ class Side:
                 return _rows(node, data["x"], {"w": np.ascontiguousarray(data["w"].T)}, row.sizes["n"])
             case "linear_q4":
                 n, k = row.sizes["n"], row.sizes["k"]
-                # Level 4 allows it to round activations to 8 bits. These are its fastest kernels for many rows.
+                # Level 4 allows 8-bit activations. These are its fastest kernels for many rows.
                 options = {"K": k, "N": n, "bits": 4, "block_size": GROUP, "accuracy_level": 4}
                 node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain=MICROSOFT, **options)
                 weights = data["w"].reshape(n, k // GROUP, GROUP // 2)
