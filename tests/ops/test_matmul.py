@@ -61,6 +61,11 @@ PRODUCTS: dict[str, tuple[str, Callable[..., Any], Callable[[int], list[Any]]]] 
         lambda x, weight, bias: torch.nn.functional.linear(x, weight.to(x.dtype), bias),
         lambda n: [floats(n, 36), Fixed(WEIGHT.half()), Fixed(BIAS)],
     ),
+    "linear of bfloat16 weights": (
+        "linear.default",
+        lambda x, weight, bias: torch.nn.functional.linear(x, weight.to(x.dtype), bias),
+        lambda n: [floats(n, 36), Fixed(WEIGHT.bfloat16()), Fixed(BIAS)],
+    ),
     "matrix of a file": ("mm.default", torch.mm, lambda n: [floats(n, 70), Fixed(WEIGHT)]),
 }
 ADDED: dict[str, tuple[str, Callable[[int], list[Any]]]] = {

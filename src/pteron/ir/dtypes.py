@@ -70,6 +70,7 @@ DELEGATE_TYPES: dict[int, tuple[str, DType]] = {
     VkDataType.FLOAT32: ("float32", DType.float32),
     VkDataType.FLOAT64: ("float64", DType.float32),
     VkDataType.INT64: ("int64", DType.int32),
+    VkDataType.BFLOAT16: ("bfloat16", DType.bfloat16),
 }
 
 

@@ -223,10 +223,12 @@ class Product:
 
     @cached_property
     def _has_usual_dtypes(self) -> bool:
-        """Whether all tensors are float32, all are float16, or only b (a weight) is float16."""
+        """Whether all tensors are float32, all are float16, or only b (a weight) has 16 bits."""
         tensors = (self.a, *self.outs, *([self.added.c] if self.added else []))
         dtypes = {t.dtype for t in tensors}
-        return self.b.dtype in (DType.float32, DType.float16) and dtypes in ({self.b.dtype}, {DType.float32})
+        if dtypes == {DType.float32}:
+            return self.b.dtype.is_float
+        return dtypes == {DType.float16} and self.b.dtype is DType.float16
 
     @cached_property
     def _shared(self) -> Shared:

@@ -41,6 +41,7 @@ class VkDataType(IntEnum):
     FLOAT32 = 5
     FLOAT64 = 6
     INT64 = 7
+    BFLOAT16 = 64  # Pteron's own: ExecuTorch's delegate has no such type
     UNSET = 127
 
 
