@@ -522,7 +522,7 @@ class TestCommandLine:
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output
         assert "tiny llama" in result.output
-        assert "as in the GGUF file: F32" in result.output
+        assert "as in the file: F32" in result.output
         with ProgramFile.open(tmp_path / "x.pte") as file:
             assert file.plan("get_max_seq_len").values[0].val.int_val == 8
             assert file.plan("get_max_context_len").values[0].val.int_val == 32

@@ -79,7 +79,7 @@ def divergence(expected: torch.Tensor, actual: np.ndarray[Any, Any]) -> float:
 def test_a_model_says_the_same(kind: str, tmp_path: Path, device: Device) -> None:
     source, floats = model_in(kind, tmp_path / "tiny.gguf")
     made = pteron.llm.convert(source, tmp_path / "tiny.pte", max_seq_len=16, max_context=32)
-    assert made.quantization == f"as in the GGUF file: {kind}"
+    assert made.quantization == f"as in the file: {kind}"
     expected = Reference(TINY, floats).logits(PROMPT)
     with pteron.load(tmp_path / "tiny.pte", device=device) as program:
         method = program.method()
@@ -116,7 +116,7 @@ def test_formats_in_one_model_and_a_table_stored_once(tmp_path: Path, device: De
         assert divergence(expected, program.method()(np.array([PROMPT]), np.array([0]))[0]) < 1e-5
     with ProgramFile.open(tmp_path / "tiny.pte") as file:
         facts = json.loads(bytes(file.named_data("pteron.model.json")))
-    assert facts["quantization"].startswith("as in the GGUF file: ")
+    assert facts["quantization"].startswith("as in the file: ")
 
 
 def test_a_scale_that_is_not_finite(tmp_path: Path) -> None:

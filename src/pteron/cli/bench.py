@@ -29,6 +29,7 @@ class Format(StrEnum):
 
 def bench(
     model: language.Model,
+    from_hub: language.FromHub = False,
     prompts: Annotated[
         str, typer.Option("-p", "--n-prompt", help="Prompt lengths, separated by commas; 0: none.")
     ] = "128",
@@ -53,7 +54,7 @@ def bench(
     tests += [("tg", length) for length in _lengths(generations, "-n")]
     if not tests:
         raise typer.BadParameter("nothing to measure: -p and -n are both 0")
-    model = language.ready(model)
+    model = language.ready(language.located(model, from_hub))
     gpu = open_device(device)
     try:
         with language.loading_bar(model, gpu):

@@ -1,4 +1,4 @@
-"""`pteron cache`: the models that were converted from GGUF files."""
+"""`pteron cache`: the models that were converted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from pteron.cli.terminal import console, nbytes
 from pteron.extras import needs
 
-app = typer.Typer(help="Show or clear the models that were converted from GGUF files.", no_args_is_help=True)
+app = typer.Typer(help="Show or clear the models that were converted.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -17,7 +17,7 @@ def list_models() -> None:
     """Show the converted models, the most recently used first."""
     from rich.table import Table
 
-    with needs("llm", "to convert GGUF files"):
+    with needs("llm", "to convert models"):
         from pteron.llm.gguf import conversion_cache as cache
     found = cache.entries()
     table = Table("model", "size", "last used", box=None)
@@ -37,6 +37,6 @@ def list_models() -> None:
 @app.command()
 def clear() -> None:
     """Remove all converted models."""
-    with needs("llm", "to convert GGUF files"):
+    with needs("llm", "to convert models"):
         from pteron.llm.gguf import conversion_cache as cache
     console().print(f"{nbytes(cache.clear())} freed in {cache.folder()}")

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common, language
-from pteron.cli.language import ModelSource, PromptBar, opened, show
+from pteron.cli.language import ModelSource, PromptBar, located, opened, show
 from pteron.cli.terminal import complain, console
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ HELP = "/reset starts a new conversation, /stats shows the cost of the last answ
 
 def chat(
     model: language.Model,
+    from_hub: language.FromHub = False,
     system: Annotated[
         str | None,
         typer.Option("-sys", "--system-prompt", help="The instructions before the conversation."),
@@ -42,7 +43,7 @@ def chat(
 ) -> None:
     """Chat with a language model. Ctrl-C stops an answer; /exit or Ctrl-D quits."""
     given = language.options(tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, stop, False)
-    with opened(ModelSource(model, tokenizer, data, device, context)) as llm:
+    with opened(ModelSource(located(model, from_hub), tokenizer, data, device, context)) as llm:
         llm.chat_prompt([{"role": "user", "content": "?"}])  # a model without a template is refused here
         if sys.stdin.isatty():
             with suppress(ImportError):

@@ -15,6 +15,7 @@ from pteron.cli.compare import compare
 from pteron.cli.convert import convert
 from pteron.cli.devices import devices
 from pteron.cli.doctor import doctor
+from pteron.cli.embed import embed
 from pteron.cli.export import export
 from pteron.cli.generate import generate
 from pteron.cli.inspect import inspect
@@ -83,6 +84,7 @@ app.command()(inspect)
 app.command()(chat)
 app.command()(generate)
 app.command()(serve)
+app.command()(embed)
 app.command()(convert)
 app.command()(compare)
 app.add_typer(cache.app, name="cache")

@@ -13,8 +13,10 @@ from pteron.cli.terminal import console, print_json
 
 
 def compare(
-    model: Annotated[Path, typer.Argument(help="A language model: a .pte or .gguf file.")],
-    reference: Annotated[Path, typer.Argument(help="The reference model: a .pte or .gguf file.")],
+    model: Annotated[Path, typer.Argument(help="A language model: a .pte or .gguf file, or a folder.")],
+    reference: Annotated[
+        Path, typer.Argument(help="The reference model: a .pte or .gguf file, or a folder.")
+    ],
     text: Annotated[Path, typer.Option("--text", help="A text file that both models read.")],
     as_json: common.AsJson = False,
     device: language.DeviceName = None,

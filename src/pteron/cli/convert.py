@@ -1,23 +1,36 @@
-"""`pteron convert`: convert a GGUF file to a `.pte` program."""
+"""`pteron convert`: convert a model to a `.pte` program."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pteron.cli.language import conversion_bar
+from pteron.cli import language
 from pteron.cli.terminal import console, nbytes
 
 
+class WeightBits(StrEnum):
+    eight = "8bit"
+    four = "4bit"
+
+
 def convert(
-    model: Annotated[Path, typer.Argument(help="A .gguf file of the llama family.")],
+    model: Annotated[
+        Path, typer.Argument(help="A language model or an embedder: a .gguf file or a Hugging Face folder.")
+    ],
     output: Annotated[Path, typer.Argument(help="The .pte file to write.")],
+    from_hub: language.FromHub = False,
     max_seq_len: Annotated[int, typer.Option(min=1, help="The maximum number of tokens in one call.")] = 128,
     max_context: Annotated[
         int, typer.Option(min=1, help="The maximum number of tokens in a conversation.")
     ] = 2048,
+    quantize: Annotated[
+        WeightBits | None,
+        typer.Option("--quantize", help="Round weights that are floats. Default: keep all as they are."),
+    ] = None,
     stock: Annotated[
         bool,
         typer.Option(
@@ -25,20 +38,27 @@ def convert(
         ),
     ] = False,
 ) -> None:
-    """Convert a GGUF language model to a .pte program, with the weights of the file."""
+    """Convert a language model or an embedder to a .pte program, with the weights of the file."""
     from pteron.llm import convert as convert_model
 
-    with conversion_bar() as report:
+    source = language.located(model, from_hub)
+    with language.conversion_bar() as report:
         made = convert_model(
-            model, output, max_seq_len=max_seq_len, max_context=max_context, stock=stock, progress=report
+            source,
+            output,
+            max_seq_len=max_seq_len,
+            max_context=max_context,
+            quantize=None if quantize is None else quantize.value,
+            stock=stock,
+            progress=report,
         )
     console().print(
         f"{made.path}: {made.name} ({made.architecture}, {made.parameters / 1e6:.0f} million parameters), "
         f"{nbytes(made.nbytes)}, {made.max_context} tokens of context"
     )
     console().print(f"weights: {made.quantization}")
-    if stock:
+    if made.rounding:
         console().print(
             f"They differ from the weights of the file by {made.rounding:.1%}, so answers differ too. "
-            f"`pteron compare {made.path} {model} --text FILE` measures how much."
+            f"`pteron compare {made.path} {source} --text FILE` measures how much."
         )

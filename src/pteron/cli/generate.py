@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pteron.cli import common, language
-from pteron.cli.language import ModelSource, PromptBar, opened, progress_console, show
+from pteron.cli.language import ModelSource, PromptBar, located, opened, progress_console, show
 from pteron.cli.terminal import print_json
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ INTERRUPTED = 130  # the usual exit code after Ctrl-C
 
 def generate(
     model: language.Model,
+    from_hub: language.FromHub = False,
     prompt: Annotated[str | None, typer.Option("-p", "--prompt", help="The text to continue.")] = None,
     file: Annotated[
         Path | None, typer.Option("-f", "--file", help="Read the prompt from a file; - is standard input.")
@@ -51,7 +52,7 @@ def generate(
     bar = PromptBar()
     given = language.options(tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, stop, ignore_eos)
     given["on_prefill"] = bar
-    with opened(ModelSource(model, tokenizer, data, device, context)) as llm:
+    with opened(ModelSource(located(model, from_hub), tokenizer, data, device, context)) as llm:
         asked: Any = [{"role": "user", "content": text}] if chat else text
         stream = llm.stream(asked, allow_special=allow_special, **given)
         if as_json:

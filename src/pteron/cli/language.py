@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from pteron.llm import LanguageModel, Options, Piece, Stream
 
 # The letters of llama-cli, where the meaning is the same.
-Model: TypeAlias = Annotated[Path, typer.Argument(help="A language model: a .pte or .gguf file.")]
+Model: TypeAlias = Annotated[
+    Path, typer.Argument(help="A language model: a .pte or .gguf file, or a Hugging Face folder.")
+]
+FromHub: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "-hf",
+        "--hf-repo",
+        help="The model is org/repo, or org/repo:Q4_K_M, on the Hugging Face Hub: download it once.",
+    ),
+]
 Tokens: TypeAlias = Annotated[
     int, typer.Option("-n", "--predict", "--n-predict", help="Maximum tokens to generate; -1: no limit.")
 ]
@@ -96,16 +106,23 @@ def opened(source: ModelSource) -> Iterator[LanguageModel]:
         device.close()
 
 
-def ready(model: Path, context: int = 0) -> Path:
-    """A model as a `.pte` file: a GGUF file is converted behind a progress bar, or found in the cache."""
-    if model.suffix != ".gguf":
+def located(model: Path, from_hub: bool) -> Path:
+    """The file or folder of a model, which is downloaded if `model` is its name on the hub."""
+    if not from_hub:
         return model
-    from pteron.extras import needs
+    from pteron.llm.hub import download
 
-    with needs("llm", "to read a GGUF file"):
-        from pteron.llm.gguf.conversion_cache import converted
+    return download(model.as_posix())
+
+
+def ready(model: Path, context: int = 0) -> Path:
+    """A model as a `.pte` file: others are converted behind a progress bar, or found in the cache."""
+    from pteron.llm.model import is_source, model_file
+
+    if not is_source(model):
+        return model
     with conversion_bar() as report:
-        return converted(model, max_context=context or None, progress=report)
+        return Path(model_file(model, context or None, report))
 
 
 @contextmanager

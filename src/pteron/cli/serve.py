@@ -8,11 +8,12 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common, language
-from pteron.cli.language import ModelSource, opened, progress_console
+from pteron.cli.language import ModelSource, located, opened, progress_console
 
 
 def serve(
     model: language.Model,
+    from_hub: language.FromHub = False,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to listen on.")] = 8080,
     sessions: Annotated[
@@ -40,7 +41,7 @@ def serve(
     """Serve a language model to OpenAI clients."""
     from pteron import server  # fails at once if the extra is not installed
 
-    with opened(ModelSource(model, tokenizer, data, device, context)) as llm:
+    with opened(ModelSource(located(model, from_hub), tokenizer, data, device, context)) as llm:
         say = progress_console()
         say.print(Text(f"{model.name} on {llm.program.device.name}: http://{host}:{port}/v1"))
         if host not in server.LOOPBACK and api_key is None:

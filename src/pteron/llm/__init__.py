@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pteron.llm.chat_template import ChatTemplate
 from pteron.llm.compare import Comparison, compare
 from pteron.llm.context import ContextFull
+from pteron.llm.embedder import Embedder, load_embedder
 from pteron.llm.generate import Generation, Piece, Stream
 from pteron.llm.logprobs import TokenLogprob
 from pteron.llm.model import LanguageModel, load
@@ -27,6 +28,7 @@ __all__ = [
     "Comparison",
     "ContextFull",
     "Detokenizer",
+    "Embedder",
     "Generation",
     "LanguageModel",
     "Options",
@@ -41,6 +43,7 @@ __all__ = [
     "compare",
     "convert",
     "load",
+    "load_embedder",
 ]
 
 
@@ -49,7 +52,7 @@ def __getattr__(name: str) -> Any:
     if name == "convert":
         from pteron.extras import needs
 
-        with needs("llm", "to read a GGUF file"):
+        with needs("llm", "to convert a model"):
             from pteron.llm.gguf import convert
         return convert
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,7 @@ import numpy as np
 
 from pteron.errors import InputError
 from pteron.extras import needs
-from pteron.llm.model import LanguageModel, load
+from pteron.llm.model import LanguageModel, is_source, load
 
 Row = np.ndarray[Any, Any]
 
@@ -54,7 +54,7 @@ def compare(
     device: Any = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Compare a `.pte` or `.gguf` model with a reference on a text."""
+    """Compare a model with a reference on a text: `.pte` or `.gguf` files, or Hugging Face folders."""
     with ExitStack() as stack:
         ours, theirs = (stack.enter_context(_opened(Path(path), device)) for path in (model, reference))
         if ours.vocab_size != theirs.vocab_size:
@@ -99,10 +99,10 @@ def _log_probabilities(logits: Row) -> Row:
 
 def _opened(path: Path, device: Any) -> Any:
     """A predictor, as a context."""
-    if path.suffix == ".gguf":
-        with needs("llm", "to read a GGUF file"):
-            from pteron.llm.gguf.predictor import GgufPredictor
-        return GgufPredictor(path)
+    if is_source(path):
+        with needs("llm", "to read a model"):
+            from pteron.llm.gguf.predictor import SourcePredictor
+        return SourcePredictor(path)
     return ProgramPredictor(load(path, device=device))
 
 

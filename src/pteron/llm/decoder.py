@@ -46,8 +46,8 @@ class Decoder:
         if len(shapes) != 2 or len(shapes[0]) != 2 or shapes[0][0] != 1 or len(shapes[1]) != 1:
             found = ", ".join(f"{i.dtype}{list(i.max_shape)}" for i in inputs)
             raise UnsupportedError(
-                "a language model has forward(tokens [1, S], input_pos [1]) and a KV cache inside, "
-                f"but this program has forward({found})"
+                "a language model has forward(tokens [1, S], input_pos [1]) and a KV cache inside, but this "
+                f"program has forward({found}). For an embedder, use pteron.llm.load_embedder."
             )
         return inputs[0], inputs[1]
 

@@ -41,16 +41,15 @@ def load(
 ) -> LanguageModel:
     """Load a language model from a `.pte` file (a path, bytes, or an open binary file).
 
-    A `.gguf` file is converted once. The result is stored in a cache folder (see `pteron cache`).
+    A `.gguf` file or a Hugging Face folder is converted once. The result is stored in a cache folder (see
+    `pteron cache`).
 
     tokenizer: a `tokenizer.json` or its folder. Default: the one in the file or beside it.
     chat_template: a Jinja template. Default: the one in the file or beside it.
-    context_length: use only a part of the program's context. Default for a GGUF model: 2048.
+    context_length: use only a part of the program's context. Default for a model that is converted: 2048.
     progress: called during a conversion, with the finished share and the name of the current step.
     """
-    given = source
-    if isinstance(source, (str, Path)) and Path(source).suffix == ".gguf":
-        source = _converted(Path(source), context_length, progress)
+    given, source = source, model_file(source, context_length, progress)
     worker = prompt_worker()
     worker.start()
     try:
@@ -87,10 +86,20 @@ def load(
         raise
 
 
-def _converted(path: Path, context_length: int | None, progress: Callable[[float, str], None] | None) -> Path:
-    with needs("llm", "to read a GGUF file"):
+def is_source(model: Any) -> bool:
+    """Whether a model must be converted first: a GGUF file or a Hugging Face folder."""
+    return isinstance(model, (str, Path)) and (Path(model).suffix == ".gguf" or Path(model).is_dir())
+
+
+def model_file(
+    model: Any, context_length: int | None = None, progress: Callable[[float, str], None] | None = None
+) -> Any:
+    """The `.pte` program of a model: itself, or converted in the cache."""
+    if not is_source(model):
+        return model
+    with needs("llm", "to convert a model"):
         from pteron.llm.gguf.conversion_cache import converted
-    return converted(path, max_context=context_length, progress=progress)
+    return converted(model, max_context=context_length, progress=progress)
 
 
 def _load_again(source: Any, options: dict[str, Any]) -> LanguageModel:

@@ -52,6 +52,11 @@ TILES: Mapping[KernelKind, Mapping[str, int]] = {
     SMALL_TILE: {"DOWN": 8, "ACROSS": 8, "HEIGHT": 1},
 }
 SUBGROUP_LANES = 8
+# The dtypes of b that all kernels take, by the dtype of everything else.
+USUAL_DTYPES = {
+    DType.float32: (DType.float32, DType.float16, DType.bfloat16),
+    DType.float16: (DType.float16,),
+}
 
 
 def all_float32(*tensors: LiveTensor | None) -> bool:
@@ -226,9 +231,10 @@ class Product:
         """Whether all tensors are float32, all are float16, or only b (a weight) has 16 bits."""
         tensors = (self.a, *self.outs, *([self.added.c] if self.added else []))
         dtypes = {t.dtype for t in tensors}
-        if dtypes == {DType.float32}:
-            return self.b.dtype.is_float
-        return dtypes == {DType.float16} and self.b.dtype is DType.float16
+        allowed = (
+            (DType.float32, DType.float16, DType.bfloat16) if dtypes == {DType.float32} else (DType.float16,)
+        )
+        return dtypes in ({DType.float32}, {DType.float16}) and self.b.dtype in allowed
 
     @cached_property
     def _shared(self) -> Shared:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pteron.errors import UnsupportedError
 from pteron.llm.architectures.config import Config
 from pteron.llm.architectures.tensors import Tensors
 
+# A tensor's name and shape, and whether it must be there.
+Expected = tuple[str, tuple[int, ...], bool]
+
 # Tensors that give rotary frequencies, and therefore are in a Config already.
 ROTARY_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 
 
-def check_tensors(tensors: Tensors, config: Config) -> None:
+def check_tensors(tensors: Tensors, layout: Iterable[Expected]) -> None:
     """Refuse a model in which a tensor is missing, misshapen, unreadable, or has no place."""
     expected: set[str] = set(ROTARY_TENSORS)
-    for name, shape, required in _layout(config):
+    for name, shape, required in layout:
         if required or name in tensors:
             tensors.expect(name, shape)
             expected.add(name)
@@ -36,8 +39,7 @@ def check_groups(tensors: Tensors, config: Config, group_size: int) -> None:
             )
 
 
-def _layout(config: Config) -> Iterator[tuple[str, tuple[int, ...], bool]]:
-    """(name, shape, whether it must be there)."""
+def decoder_layout(config: Config) -> Iterator[Expected]:
     family = config.architecture
     yield "token_embd.weight", (config.vocabulary, config.width), True
     yield "output.weight", (config.vocabulary, config.width), False
@@ -60,9 +62,7 @@ def _layout(config: Config) -> Iterator[tuple[str, tuple[int, ...], bool]]:
             yield f"{block}{name}.bias", shape[:1], False
 
 
-def _norm(
-    config: Config, name: str, width: int, required: bool = True
-) -> Iterator[tuple[str, tuple[int, ...], bool]]:
+def _norm(config: Config, name: str, width: int, required: bool = True) -> Iterator[Expected]:
     yield f"{name}.weight", (width,), required
     if config.architecture.norm == "layer":
         yield f"{name}.bias", (width,), False

@@ -1,4 +1,4 @@
-"""A `.pte` program around a decoder's delegate: `forward`, and the model's facts as constant methods."""
+"""A `.pte` program around a model's delegate: `forward`, and the model's facts as constant methods."""
 
 from __future__ import annotations
 
@@ -31,23 +31,29 @@ def assemble(
 
 
 def _forward(graph: vulkan.VkGraph) -> ExecutionPlan:
-    """One call of the delegate with the tokens, the position and the logits."""
-    tokens, position = (_largest_shape(graph, value) for value in graph.input_ids)
-    (logits,) = (_largest_shape(graph, value) for value in graph.output_ids)
+    """One call of the delegate. Its first input is the tokens, whose number may vary."""
     arena = _Arena()
-    values = (
-        arena.tensor(ScalarType.LONG, tokens, TensorShapeDynamism.DYNAMIC_BOUND),
-        arena.tensor(ScalarType.LONG, position, TensorShapeDynamism.STATIC),
-        arena.tensor(ScalarType.FLOAT, logits, TensorShapeDynamism.STATIC),
-    )
-    call = schema.Instruction(schema.DelegateCall(0, (0, 1, 2)))
+    values = [
+        arena.tensor(
+            ScalarType.LONG,
+            _largest_shape(graph, value),
+            TensorShapeDynamism.STATIC if number else TensorShapeDynamism.DYNAMIC_BOUND,
+        )
+        for number, value in enumerate(graph.input_ids)
+    ]
+    values += [
+        arena.tensor(ScalarType.FLOAT, _largest_shape(graph, value), TensorShapeDynamism.STATIC)
+        for value in graph.output_ids
+    ]
+    count, places = len(graph.input_ids), tuple(range(len(values)))
+    call = schema.Instruction(schema.DelegateCall(0, places))
     where = schema.BackendDelegateDataReference(schema.DataLocation.SEGMENT, DELEGATE)
     return ExecutionPlan(
         name="forward",
-        container_meta_type=schema.ContainerMetadata(_tree(_arguments(2)), _tree(_LEAF)),
+        container_meta_type=schema.ContainerMetadata(_tree(_arguments(count)), _tree(_LEAF)),
         values=tuple(EValue(value) for value in values),
-        inputs=(0, 1),
-        outputs=(2,),
+        inputs=places[:count],
+        outputs=places[count:],
         chains=(schema.Chain(inputs=(), outputs=(), instructions=(call,)),),
         delegates=(schema.BackendDelegate(vulkan.BACKEND_ID, where),),
         non_const_buffer_sizes=(0, arena.size),

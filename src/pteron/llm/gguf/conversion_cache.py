@@ -1,4 +1,4 @@
-"""Converted models, kept in a folder: a GGUF file is converted once, and found again by its contents."""
+"""Converted models, kept in a folder: a model is converted once, and found again by its contents."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pteron.pte.container import write_file
 
 LIMIT, LIMIT_VARIABLE = 20.0, "PTERON_CACHE_GIB"  # the least recently used go when more is kept
 MAX_CONTEXT = 2048
+MODEL_FILES = ("*.json", "*.jinja", "*.safetensors", "*_Pooling/*.json")  # of a Hugging Face folder
 AT_ONCE = 1 << 22  # bytes that are read at a time
 
 
@@ -34,14 +35,14 @@ def folder() -> Path:
     return Path(base) / "pteron" / "models"
 
 
-def converted(
-    gguf_path: str | Path, *, max_context: int | None = None, progress: Progress | None = None
-) -> Path:
-    """The `.pte` program of a GGUF file: from the cache, or converted into it."""
-    source = Path(gguf_path)
+def converted(model: str | Path, *, max_context: int | None = None, progress: Progress | None = None) -> Path:
+    """The `.pte` program of a GGUF file or a Hugging Face folder: from the cache, or converted into it."""
+    source = Path(model)
     context = max_context or MAX_CONTEXT
-    key = hashlib.sha256(f"{contents(source)} {context} {converter()}".encode()).hexdigest()[:16]
-    target = folder() / f"{source.stem}-{key}.pte"
+    is_folder = source.is_dir()
+    known = folder_contents(source) if is_folder else contents(source)
+    key = hashlib.sha256(f"{known} {context} {converter()}".encode()).hexdigest()[:16]
+    target = folder() / f"{source.resolve().name if is_folder else source.stem}-{key}.pte"
     if target.exists():
         os.utime(target)
     else:
@@ -92,14 +93,19 @@ def limit() -> int:
 def converter() -> str:
     """Changes with any line of the converter: what an older one made is not used any more."""
     digest = hashlib.sha256()
-    here = Path(__file__).parent
-    for folder in (here, here.parent / "architectures"):
-        for path in sorted(folder.glob("*.py")):
+    for name in ("architectures", "gguf", "hf"):
+        for path in sorted((Path(__file__).parents[1] / name).glob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 # -- the contents of files -------------------------------------------------------------------------
+
+
+def folder_contents(folder: Path) -> str:
+    """The digest of a model in several files."""
+    found = [path for kind in MODEL_FILES for path in sorted(folder.glob(kind)) if path.is_file()]
+    return " ".join(f"{path.relative_to(folder)} {contents(path)}" for path in found)
 
 
 def contents(path: Path) -> str:

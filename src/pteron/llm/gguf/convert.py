@@ -1,25 +1,29 @@
-"""From a GGUF file to a `.pte` program, without torch."""
+"""From a model as its makers published it to a `.pte` program, without torch."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
 from pteron.errors import InputError
+from pteron.llm.architectures.checkpoint import Checkpoint, EncoderCheckpoint
 from pteron.llm.architectures.config import Config
-from pteron.llm.architectures.layout import check_groups, check_tensors
+from pteron.llm.architectures.layout import check_groups
+from pteron.llm.architectures.model_vocabulary import Vocabulary
 from pteron.llm.gguf.assemble import Blob, Fact, assemble
 from pteron.llm.gguf.calibrate import TEXT, input_importance
-from pteron.llm.gguf.checkpoint import Checkpoint, open_gguf
+from pteron.llm.gguf.encoder_graph import build_encoder
 from pteron.llm.gguf.exact import ExactWeights
 from pteron.llm.gguf.graph_operators import build_graph
+from pteron.llm.gguf.rounded import BITS, RoundedWeights, Rounding
 from pteron.llm.gguf.stock import StockWeights
-from pteron.llm.gguf.vocabulary import Vocabulary
 from pteron.llm.gguf.weights import Weights
+from pteron.llm.sources import open_checkpoint
 from pteron.pte import write_pte
+from pteron.pte.vulkan import VkGraph
 
 CALIBRATION_TOKENS = 512
 
@@ -43,48 +47,45 @@ class Conversion:
 
 
 def convert(
-    gguf_path: str | PathLike[str],
+    source: str | PathLike[str],
     pte_path: str | PathLike[str],
     *,
     max_seq_len: int = 128,
     max_context: int = 2048,
+    quantize: Rounding | None = None,
     stock: bool = False,
     group_size: int = 32,
     progress: Progress | None = None,
 ) -> Conversion:
-    """Convert a llama-family model (llama, mistral, qwen2, qwen3) from GGUF to a `.pte` program.
+    """Convert a language model or an embedder to a `.pte` program.
 
-    max_seq_len: the most tokens that one call takes.
-    max_context: the positions that the KV caches hold; no more than the model was trained for are kept.
+    source: a GGUF file, or a folder of Hugging Face (config.json, safetensors, tokenizer.json).
+    max_seq_len: the most tokens that one call takes. An embedder takes a text in one call: see max_context.
+    max_context: the most tokens of a text; no more than the model was trained for.
+    quantize: round weights that the source has as floats to "8bit" or "4bit", with a scale and a minimum for
+        every 32. By default all weights are those of the source.
     stock: use only operators that stock ExecuTorch knows. Weights are then rounded to 4 bits, in groups of
-        `group_size`; otherwise they are those of the file.
+        `group_size`, by a different method.
     progress: called with the share that is done and what is being done.
 
     The file appears whole or not at all. Tokenizer and chat template are inside it.
     """
     report = progress or (lambda share, what: None)
     report(0, "reading")
-    if Path(pte_path).exists() and Path(pte_path).samefile(gguf_path):
+    if Path(pte_path).exists() and Path(pte_path).samefile(source):
         raise InputError(f"{pte_path} is the file to convert: give the program another name")
-    _check_options(max_seq_len, max_context, group_size)
-    checkpoint = open_gguf(Path(gguf_path))
-    config, tensors, vocabulary = checkpoint.config, checkpoint.tensors, checkpoint.vocabulary
-    max_context = min(max_context, config.context)
-    max_seq_len = min(max_seq_len, max_context)
-    check_tensors(tensors, config)
-    parameters = sum(tensors.size(name) for name in tensors.tensor_names)
-    weights: Weights
-    if stock:
-        check_groups(tensors, config, group_size)
-        weights = _stock_weights(checkpoint, group_size, report)
+    _check_options(max_seq_len, max_context, quantize, stock, group_size)
+    checkpoint = open_checkpoint(Path(source))
+    config, tensors = checkpoint.config, checkpoint.tensors
+    weights = _weights(checkpoint, quantize, group_size if stock else None, report)
+    if isinstance(checkpoint, EncoderCheckpoint):
+        made = _encoder(checkpoint, weights, min(max_context, checkpoint.config.longest))
     else:
-        weights = ExactWeights(tensors, _share_of(parameters, 0, "converting", report))
-
-    graph, builder = build_graph(config, weights, max_seq_len, max_context)
+        made = _decoder(checkpoint, weights, max_seq_len, min(max_context, config.context))
     report(WRITING_AT, "writing")
-    facts = _facts(config, vocabulary, max_seq_len, max_context)
-    named = {**builder.data, **_companions(config, vocabulary, weights.description)}
-    write_pte(pte_path, *assemble(graph, facts, named))
+    description = {**_description(checkpoint, weights.description), **made.description}
+    named = {**made.data, **_companions(checkpoint.vocabulary, description)}
+    write_pte(pte_path, *assemble(made.graph, made.facts, named))
     report(1, "done")
     return Conversion(
         path=Path(pte_path),
@@ -92,28 +93,84 @@ def convert(
         architecture=config.architecture.name,
         quantization=weights.description,
         rounding=weights.rounding,
-        parameters=parameters,
-        max_seq_len=max_seq_len,
-        max_context=max_context,
+        parameters=sum(tensors.size(name) for name in tensors.tensor_names),
+        max_seq_len=made.max_seq_len,
+        max_context=made.max_context,
         nbytes=Path(pte_path).stat().st_size,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The parts of a program."""
+
+    graph: VkGraph
+    data: Mapping[str, Blob]
+    facts: dict[str, Fact]  # the constant methods, under ExecuTorch's names
+    description: dict[str, object]
+    max_seq_len: int
+    max_context: int
+
+
+def _decoder(checkpoint: Checkpoint, weights: Weights, max_seq_len: int, max_context: int) -> _Made:
+    config, vocabulary = checkpoint.config, checkpoint.vocabulary
+    max_seq_len = min(max_seq_len, max_context)
+    graph, builder = build_graph(config, weights, max_seq_len, max_context)
+    facts: dict[str, Fact] = {
+        "get_vocab_size": config.vocabulary,
+        "get_max_seq_len": max_seq_len,
+        "get_max_context_len": max_context,
+        "get_n_layers": len(config.layers),
+        "use_kv_cache": True,
+        "use_sdpa_with_kv_cache": True,
+        "enable_dynamic_shape": True,
+        "get_eos_ids": vocabulary.eos,
+    }
+    if vocabulary.bos is not None:
+        facts["get_bos_id"] = vocabulary.bos
+    return _Made(graph, builder.data, facts, {}, max_seq_len, max_context)
+
+
+def _encoder(checkpoint: EncoderCheckpoint, weights: Weights, length: int) -> _Made:
+    config = checkpoint.config
+    graph, builder = build_encoder(config, weights, length)
+    facts: dict[str, Fact] = {
+        "get_vocab_size": config.vocabulary,
+        "get_max_seq_len": length,
+        "get_n_layers": config.layers,
+        "enable_dynamic_shape": True,
+    }
+    description = {"pooling": config.pooling.name.lower(), "normalize": config.normalize}
+    return _Made(graph, builder.data, facts, description, length, length)
 
 
 CALIBRATION_SHARE, WRITING_AT = 0.3, 0.98
 
 
-def _stock_weights(checkpoint: Checkpoint, group_size: int, report: Progress) -> Weights:
-    config, tensors = checkpoint.config, checkpoint.tensors
-    layers = len(config.layers)
+def _weights(
+    checkpoint: Checkpoint | EncoderCheckpoint,
+    quantize: Rounding | None,
+    stock_group: int | None,
+    report: Progress,
+) -> Weights:
+    tensors = checkpoint.tensors
+    parameters = sum(tensors.size(name) for name in tensors.tensor_names)
+    if quantize is not None:
+        return RoundedWeights(tensors, quantize, _share_of(parameters, 0, "quantising", report))
+    if stock_group is None:
+        return ExactWeights(tensors, _share_of(parameters, 0, "converting", report))
+    if isinstance(checkpoint, EncoderCheckpoint):
+        raise InputError("embedders cannot be converted for stock ExecuTorch: leave out stock")
+    check_groups(tensors, checkpoint.config, stock_group)
+    layers = len(checkpoint.config.layers)
     importance = input_importance(
-        config,
+        checkpoint.config,
         tensors,
-        _calibration_tokens(checkpoint.vocabulary, config),
+        _calibration_tokens(checkpoint.vocabulary, checkpoint.config),
         lambda layer: report(CALIBRATION_SHARE * (layer + 1) / layers, "calibrating"),
     )
-    parameters = sum(tensors.size(name) for name in tensors.tensor_names)
     heard = _share_of(parameters, CALIBRATION_SHARE, "quantising", report)
-    return StockWeights(tensors, layers, group_size, importance, heard)
+    return StockWeights(tensors, layers, stock_group, importance, heard)
 
 
 def _share_of(parameters: int, begin: float, what: str, report: Progress) -> Callable[[int], None]:
@@ -128,9 +185,15 @@ def _share_of(parameters: int, begin: float, what: str, report: Progress) -> Cal
     return on_matrix
 
 
-def _check_options(max_seq_len: int, max_context: int, group_size: int) -> None:
+def _check_options(
+    max_seq_len: int, max_context: int, quantize: Rounding | None, stock: bool, group_size: int
+) -> None:
     if max_seq_len < 1 or max_context < 1:
         raise InputError(f"max_seq_len ({max_seq_len}) and max_context ({max_context}) must be positive")
+    if quantize is not None and quantize not in BITS:
+        raise InputError(f"quantize must be one of {', '.join(BITS)}, not {quantize!r}")
+    if quantize is not None and stock:
+        raise InputError("stock rounds weights by itself: leave out quantize")
     if group_size < 8 or group_size % 8:
         raise InputError(f"group_size must be a multiple of 8, not {group_size}")
 
@@ -141,41 +204,31 @@ def _calibration_tokens(vocabulary: Vocabulary, config: Config) -> list[int]:
     return [token for token in tokens if token < config.vocabulary][: min(CALIBRATION_TOKENS, config.context)]
 
 
-def _facts(config: Config, vocabulary: Vocabulary, max_seq_len: int, max_context: int) -> dict[str, Fact]:
-    """The constant methods, under ExecuTorch's names."""
-    facts: dict[str, Fact] = {
-        "get_vocab_size": config.vocabulary,
-        "get_max_seq_len": max_seq_len,
-        "get_max_context_len": max_context,
-        "get_n_layers": len(config.layers),
-        "use_kv_cache": True,
-        "use_sdpa_with_kv_cache": True,
-        "enable_dynamic_shape": True,
-        "get_eos_ids": vocabulary.eos,
-    }
-    if vocabulary.bos is not None:
-        facts["get_bos_id"] = vocabulary.bos
-    return facts
-
-
-def _companions(config: Config, vocabulary: Vocabulary, quantization: str) -> dict[str, Blob]:
-    """What belongs to the model besides its program, by the names under which `pteron.llm` looks for it."""
-    special = {
-        "bos_token": vocabulary.text(vocabulary.bos),
-        "eos_token": vocabulary.text(next(iter(vocabulary.eos), None)),
-        "pad_token": vocabulary.text(vocabulary.padding),
-    }
-    model = {
+def _description(checkpoint: Checkpoint | EncoderCheckpoint, quantization: str) -> dict[str, object]:
+    config, vocabulary = checkpoint.config, checkpoint.vocabulary
+    return {
         "name": config.name,
         "architecture": config.architecture.name,
         "quantization": quantization,
         "add_bos_token": vocabulary.add_bos,
-        **special,
+        **_special(vocabulary),
     }
+
+
+def _special(vocabulary: Vocabulary) -> dict[str, str | None]:
+    return {
+        "bos_token": vocabulary.text(vocabulary.bos),
+        "eos_token": vocabulary.text(next(iter(vocabulary.eos), None)),
+        "pad_token": vocabulary.text(vocabulary.padding),
+    }
+
+
+def _companions(vocabulary: Vocabulary, description: Mapping[str, object]) -> dict[str, Blob]:
+    """What belongs to the model besides its program, by the names under which `pteron.llm` looks for it."""
     texts = {
-        "pteron.model.json": json.dumps(model, ensure_ascii=False),
+        "pteron.model.json": json.dumps(description, ensure_ascii=False),
         "pteron.tokenizer.json": vocabulary.tokenizer.to_str(),
-        "tokenizer_config.json": json.dumps(special, ensure_ascii=False),
+        "tokenizer_config.json": json.dumps(_special(vocabulary), ensure_ascii=False),
     }
     if vocabulary.chat_template is not None:
         texts["pteron.chat_template"] = vocabulary.chat_template

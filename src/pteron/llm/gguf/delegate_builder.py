@@ -17,6 +17,7 @@ from pteron.pte.vulkan import NAMED_OFFSET, OperatorCall, VkBytes, VkDataType, V
 DTYPES = {
     "float32": VkDataType.FLOAT32,
     "float16": VkDataType.FLOAT16,
+    "bfloat16": VkDataType.BFLOAT16,
     "uint8": VkDataType.UINT8,
     "int32": VkDataType.INT32,
 }
@@ -54,13 +55,16 @@ class DelegateBuilder:
         dims = tuple(int(n) for n in shape)
         return Value(self._add(VkTensor(kind, dims, constant, PRIVATE, staging_datatype=kind)), dims)
 
-    def constant(self, array: NDArray[Any]) -> Value:
-        """A constant. Equal bytes are stored once, yet each call makes a value that can be mutated apart."""
+    def constant(self, array: NDArray[Any], dtype: str | None = None) -> Value:
+        """A constant. Equal bytes are stored once, yet each call makes a value that can be mutated apart.
+
+        dtype: what the elements are, where numpy has no name for it.
+        """
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         key = hashlib.sha256(data).hexdigest()
         self.data.setdefault(key, data)
         self._constants.append(VkBytes(NAMED_OFFSET, data.nbytes, key))
-        return self.tensor(array.shape, array.dtype.name, len(self._constants) - 1)
+        return self.tensor(array.shape, dtype or array.dtype.name, len(self._constants) - 1)
 
     def shared_constant(self, array: NDArray[Any]) -> Value:
         """A constant that nothing mutates: the same value for equal bytes."""
@@ -80,9 +84,17 @@ class DelegateBuilder:
         self, op: str, *args: Any, shapes: tuple[Sequence[int], Sequence[int]]
     ) -> tuple[Value, Value]:
         """Call an operator that has two results."""
-        first, second = self.tensor(shapes[0]), self.tensor(shapes[1])
-        self._call(op, args, Value(self._add(vulkan.ValueList((first.id, second.id)))))
+        first, second = self._call_many(op, args, shapes)
         return first, second
+
+    def call_first(self, op: str, *args: Any, shapes: Sequence[Sequence[int]]) -> Value:
+        """Call an operator that has several results, of which only the first is used."""
+        return self._call_many(op, args, shapes)[0]
+
+    def _call_many(self, op: str, args: Sequence[Any], shapes: Sequence[Sequence[int]]) -> list[Value]:
+        results = [self.tensor(shape) for shape in shapes]
+        self._call(op, args, Value(self._add(vulkan.ValueList(tuple(result.id for result in results)))))
+        return results
 
     def finish(self, *outputs: Value) -> VkGraph:
         graph = VkGraph(

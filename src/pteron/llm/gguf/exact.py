@@ -1,7 +1,7 @@
 """Weights as the file has them: the same numbers, in operators of Pteron's own.
 
-Block formats become codes, scales and minima. float32 stays; other floats become float16, which rounds
-bfloat16 numbers below 2^-17, by 2^-25 at most. Formats that are not known here become float16, too.
+Block formats become codes, scales and minima. float32, float16 and bfloat16 stay as they are. Formats that
+are not known here become float16.
 """
 
 from __future__ import annotations
@@ -49,17 +49,20 @@ class CodedMatrix:
 
 @dataclass(frozen=True, slots=True)
 class FloatMatrix:
-    values: NDArray[Any]
+    values: NDArray[Any]  # of bfloat16, which numpy has not: its bits
     bias: Floats | None = None
 
     def product(self, g: DelegateBuilder, x: Value) -> Value:
         bias = None if self.bias is None else g.constant(self.bias)
         shape = (*x.shape[:-1], len(self.values))
-        return g.call("aten.linear.default", x, g.constant(self.values), bias, shape=shape)
+        return g.call("aten.linear.default", x, self._constant(g), bias, shape=shape)
 
     def lookup(self, g: DelegateBuilder, tokens: Value) -> Value:
-        shape, table = (*tokens.shape, self.values.shape[1]), g.constant(self.values)
+        shape, table = (*tokens.shape, self.values.shape[1]), self._constant(g)
         return g.call("aten.embedding.default", table, tokens, -1, False, False, shape=shape)
+
+    def _constant(self, g: DelegateBuilder) -> Value:
+        return g.constant(self.values, "bfloat16" if self.values.dtype == np.uint16 else None)
 
 
 class ExactWeights(Weights):
@@ -86,7 +89,7 @@ class ExactWeights(Weights):
         for name in self._tensors.tensor_names:
             if len(self._tensors.shape(name)) > 1:
                 sizes[self._tensors.kind(name)] += self._tensors.size(name)
-        return f"as in the GGUF file: {', '.join(kind for kind, _ in sizes.most_common())}"
+        return f"as in the file: {', '.join(kind for kind, _ in sizes.most_common())}"
 
     def _matrix(self, name: str, rows: Rows | None = None) -> Matrix:
         tensor = f"{name}.weight"
@@ -96,8 +99,7 @@ class ExactWeights(Weights):
         if kind in FORMATS:
             made = CodedMatrix(joined([self._coded(tensor, block) for block in blocks]), bias)
         else:
-            values = np.concatenate([self._floats(tensor, block, kind) for block in blocks])
-            made = FloatMatrix(values, bias)
+            made = self._of_floats(tensor, blocks, bias)
         height, width = self._tensors.shape(tensor)
         self._on_matrix((height if rows is None else len(rows)) * width)
         return made
@@ -119,7 +121,18 @@ class ExactWeights(Weights):
                 raise FormatError(f"{where} holds values that are not finite: the file is damaged")
         return code(parts)
 
-    def _floats(self, tensor: str, rows: Any, kind: str) -> NDArray[Any]:
-        values = self._tensors.read(tensor, rows)
-        largest = np.finfo(np.float16).max
-        return values if kind == "F32" or np.abs(values).max() > largest else values.astype(np.float16)
+    def _of_floats(self, tensor: str, blocks: list[Any], bias: Floats | None) -> Matrix:
+        """A matrix that is stored in no block format."""
+        kind = self._tensors.kind(tensor)
+        return FloatMatrix(
+            np.concatenate([_stored(self._tensors.read(tensor, block), kind) for block in blocks]), bias
+        )
+
+
+def _stored(values: Floats, kind: str) -> NDArray[Any]:
+    """Numbers of a kind, as they are stored."""
+    if kind == "BF16":
+        return (values.view(np.uint32) >> 16).astype(np.uint16)
+    if kind == "F32" or np.abs(values).max() > np.finfo(np.float16).max:
+        return values
+    return values.astype(np.float16)

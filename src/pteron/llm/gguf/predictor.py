@@ -1,21 +1,19 @@
-"""A GGUF file as a reference for comparisons: its own numbers in numpy, whatever Pteron makes of them."""
+"""A model as a reference for comparisons: its own numbers in numpy, whatever Pteron makes of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pteron.llm.architectures.layout import check_tensors
 from pteron.llm.architectures.tensors import Floats
-from pteron.llm.gguf.checkpoint import open_gguf
 from pteron.llm.gguf.numpy_operators import reference
+from pteron.llm.sources import open_decoder
 
 
-class GgufPredictor:
+class SourcePredictor:
     def __init__(self, path: Path) -> None:
-        self._checkpoint = open_gguf(path)
+        self._checkpoint = open_decoder(path)
         config = self._checkpoint.config
-        check_tensors(self._checkpoint.tensors, config)
         self.vocab_size = config.vocabulary
         self.context_length = config.context
 
@@ -25,7 +23,7 @@ class GgufPredictor:
     def rows(self, tokens: Sequence[int]) -> Iterator[Floats]:
         return iter(reference(self._checkpoint.config, self._checkpoint.tensors, tokens).logits())
 
-    def __enter__(self) -> GgufPredictor:
+    def __enter__(self) -> SourcePredictor:
         return self
 
     def __exit__(self, *exception: object) -> None:

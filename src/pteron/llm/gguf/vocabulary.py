@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from pteron.errors import FormatError, UnsupportedError
+from pteron.llm.architectures.model_vocabulary import ENDINGS, Vocabulary
 from pteron.llm.gguf.source import GgufFile
+from pteron.llm.gguf.word_pieces import word_piece_tokenizer
 
 T = TypeVar("T")
 
@@ -26,39 +27,11 @@ class TokenType(IntEnum):
     BYTE = 6
 
 
-# Tokens by which models end a turn. Many files name only one of those that their model really uses.
-ENDINGS = (
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end|>",
-    "<|end_of_text|>",
-    "<|endoftext|>",
-    "<end_of_turn>",
-    "</s>",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    tokens: list[str]
-    types: list[int]
-    bos: int | None
-    eos: tuple[int, ...]  # the file's own first
-    padding: int | None
-    add_bos: bool
-    chat_template: str | None
-    tokenizer: Tokenizer
-
-    def text(self, token: int | None) -> str | None:
-        return None if token is None else self.tokens[token]
-
-
 def read_vocabulary(file: GgufFile) -> Vocabulary:
     kind = file.require("tokenizer.ggml.model", str)
-    if kind not in ("gpt2", "llama"):
+    if kind not in ("gpt2", "llama", "bert"):
         raise UnsupportedError(
-            f"{file.name}: the tokenizer {kind!r} is not supported; 'gpt2' and 'llama' are"
+            f"{file.name}: the tokenizer {kind!r} is not supported; 'gpt2', 'llama' and 'bert' are"
         )
     tokens = _items(file, "tokenizer.ggml.tokens", str)
     types = _items(file, "tokenizer.ggml.token_type", int, [int(TokenType.NORMAL)] * len(tokens))
@@ -67,13 +40,18 @@ def read_vocabulary(file: GgufFile) -> Vocabulary:
     pre = file.get("tokenizer.ggml.pre", str, "default")
     add_bos = file.get("tokenizer.ggml.add_bos_token", bool, kind == "llama" or pre == "llama-bpe")
     bos = _token(file, "bos", tokens)
-    tokenizer = _byte_level(file, tokens, pre) if kind == "gpt2" else _sentence_piece(file, tokens, types)
+    if kind == "bert":
+        tokenizer = word_piece_tokenizer(file, tokens)
+    elif kind == "gpt2":
+        tokenizer = _byte_level(file, tokens, pre)
+    else:
+        tokenizer = _sentence_piece(file, tokens, types)
     _add_special_tokens(tokenizer, tokens, types)
+    add_bos = add_bos and kind != "bert"  # that tokenizer adds what begins and ends a text
     if add_bos and bos is not None:
         _begin_with(tokenizer, tokens[bos], bos)
     return Vocabulary(
         tokens=tokens,
-        types=types,
         bos=bos,
         eos=_endings(file, tokens, types),
         padding=_token(file, "padding", tokens),

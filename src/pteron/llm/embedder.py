@@ -1,0 +1,157 @@
+"""A text as a vector: models such as BERT, whose vectors are close where texts mean the same."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pteron.devices import Adapter, Device
+from pteron.errors import InputError, UnsupportedError
+from pteron.llm.model import Companions, model_file
+from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker
+from pteron.loading import load as load_program
+from pteron.loading import portable_source
+from pteron.program import Program
+
+Vectors = NDArray[np.float32]
+
+IN_FLIGHT = 2  # texts that the GPU has at once: while it works, the next one is prepared
+LONG = 64  # how many times longer than the limit a text may be that is to be cut
+
+
+def load_embedder(
+    source: Any,
+    *,
+    tokenizer: Tokenizer | str | Path | None = None,
+    device: str | int | Adapter | Device | None = None,
+    progress: Callable[[float, str], None] | None = None,
+) -> Embedder:
+    """Load an embedder from a `.pte` file that `pteron convert` wrote (a path, bytes, or an open file).
+
+    A `.gguf` file or a Hugging Face folder is converted once. The result is stored in a cache folder (see
+    `pteron cache`).
+
+    tokenizer: a `tokenizer.json` or its folder. Default: the one in the file or beside it.
+    progress: called during a conversion, with the finished share and the name of the current step.
+    """
+    path = model_file(source, None, progress)
+    program = load_program(path, device=device)
+    try:
+        found = Companions(program, Path(path) if isinstance(path, (str, Path)) else None)
+        if tokenizer is None:
+            tokenizer = found.tokenizer(prompt_worker())
+        elif not isinstance(tokenizer, Tokenizer):
+            tokenizer = Tokenizer.from_file(tokenizer)
+        embedder = Embedder(program, tokenizer, found.description())
+        options = {"device": program.device.name}
+        embedder.origin = partial(_load_again, portable_source(source), options)
+        return embedder
+    except BaseException:
+        program.close()
+        raise
+
+
+def _load_again(source: Any, options: dict[str, Any]) -> Embedder:
+    return load_embedder(source, **options)
+
+
+class Embedder:
+    """Turns texts into vectors. Threads may share it.
+
+    embedder = pteron.llm.load_embedder("all-MiniLM-L6-v2.gguf")
+    a, b = embedder.embed(["a man plays the guitar", "someone makes music"])
+    print(a @ b)
+    """
+
+    def __init__(
+        self, program: Program, tokenizer: Tokenizer, description: Mapping[str, Any] | None = None
+    ) -> None:
+        self.program = program
+        self.tokenizer = tokenizer
+        self.description = description or {}
+        self.origin: partial[Embedder] | None = None  # how to load it again, for pickling
+        self.method = program.method("forward")
+        inputs, outputs = self.method.inputs, self.method.outputs
+        shapes = [i.max_shape for i in inputs], [o.max_shape for o in outputs]
+        if [len(s) for s in shapes[0]] != [2] or [len(s) for s in shapes[1]] != [2]:
+            found = ", ".join(f"{i.dtype}{list(i.max_shape)}" for i in inputs)
+            raise UnsupportedError(
+                "an embedder has forward(tokens [1, S]) and returns a vector [1, width], but this program "
+                f"has forward({found}): for a language model, use pteron.llm.load"
+            )
+        self.max_length: int = inputs[0].max_shape[1]
+        self.width: int = outputs[0].max_shape[1]
+
+    def embed(self, texts: str | Sequence[str], *, truncate: bool = False) -> Vectors:
+        """The vectors of texts: float32 [number of texts, width]. One text is a list of one.
+
+        truncate: cut texts that have more tokens than the model takes. By default they are an error.
+        """
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        rows = [self._tokens(number, text, truncate) for number, text in enumerate(texts)]
+        vectors = np.empty((len(rows), self.width), np.float32)
+        for number, vector in enumerate(self._run(rows)):
+            vectors[number] = vector
+        return vectors
+
+    def _run(self, rows: Sequence[Sequence[int]]) -> Iterator[Any]:
+        """The vector of each row of tokens, in order."""
+        waiting: deque[Any] = deque()
+        for row in rows:
+            if len(waiting) == IN_FLIGHT:
+                yield waiting.popleft().result()[0]
+            waiting.append(self.method.submit(np.array([row], np.int64)))
+        for pending in waiting:
+            yield pending.result()[0]
+
+    def _tokens(self, number: int, text: str, truncate: bool) -> list[int]:
+        if not isinstance(text, str):
+            raise InputError(f"text {number} should be a string, not {type(text).__name__}")
+        limit = self.max_length
+        try:
+            tokens = self.tokenizer.encode(text, most=LONG * limit if truncate else limit)
+        except TooLong:
+            tokens = None
+        if tokens is None or (len(tokens) > limit and not truncate):
+            count = "more" if tokens is None else f"{len(tokens)} tokens, which is more"
+            way = "split it" if truncate else "split it, or cut it (truncate=True; pteron embed --truncate)"
+            raise InputError(f"text {number} has {count} than the {limit} tokens that the model takes: {way}")
+        if not tokens:
+            raise InputError(f"text {number} has no tokens")
+        return tokens if len(tokens) <= limit else self._cut(tokens)
+
+    def _cut(self, tokens: list[int]) -> list[int]:
+        """The first tokens, and those that the tokenizer puts at the end of every text."""
+        end = self.tokenizer.encode("")
+        while end and tokens[-len(end) :] != end:
+            end = end[1:]
+        return [*tokens[: self.max_length - len(end)], *end]
+
+    def reload(self) -> None:
+        """Load the model on a new device, after `DeviceLost`."""
+        self.program.reload()
+
+    def __reduce__(self) -> Any:
+        """An embedder is pickled as its file and its options."""
+        if self.origin is None:
+            raise TypeError("only an embedder from pteron.llm.load_embedder can be pickled")
+        return _load_again, self.origin.args
+
+    def close(self) -> None:
+        self.tokenizer.close()
+        self.program.close()
+
+    def __enter__(self) -> Embedder:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Embedder, {self.width} numbers for up to {self.max_length} tokens>"

@@ -1,0 +1,1 @@
+"""Language models from folders as Hugging Face publishes them: config.json, safetensors, tokenizer.json."""

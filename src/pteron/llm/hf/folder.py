@@ -1,0 +1,56 @@
+"""A model in a Hugging Face folder."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pteron.errors import FormatError, UnsupportedError
+from pteron.llm.architectures.architecture import Architecture
+from pteron.llm.architectures.checkpoint import Checkpoint, EncoderCheckpoint
+from pteron.llm.architectures.encoders import ENCODERS, EncoderArchitecture
+from pteron.llm.architectures.families import ARCHITECTURES
+from pteron.llm.hf.decoder_config import read_decoder_config
+from pteron.llm.hf.encoder_config import first_position, read_encoder_config
+from pteron.llm.hf.folder_tensors import FolderTensors, Naming
+from pteron.llm.hf.folder_vocabulary import read_folder_vocabulary
+from pteron.llm.hf.safetensors import read_tensors
+from pteron.llm.hf.settings import Settings
+
+# The parts of encoders that embeddings do not need: those that guess words, and those that sort texts.
+HEADS = re.compile(r"(^|\.)(pooler|cls|lm_head|classifier|pre_classifier|qa_outputs|vocab_\w+)\.")
+
+
+def open_folder(folder: Path) -> Checkpoint | EncoderCheckpoint:
+    settings = Settings.of_folder(folder)
+    kind = settings.require(str, "model_type")
+    for family in ARCHITECTURES.values():
+        if kind in family.model_types:
+            return _decoder(folder, settings, family)
+    for encoder in ENCODERS:
+        if kind in encoder.model_types:
+            return _encoder(folder, settings, encoder)
+    types = [family.model_types for family in ARCHITECTURES.values()] + [e.model_types for e in ENCODERS]
+    known = ", ".join(each for some in types for each in some)
+    raise UnsupportedError(f"{settings.source}: the model type {kind!r} is not known; these are: {known}")
+
+
+def _decoder(folder: Path, settings: Settings, family: Architecture) -> Checkpoint:
+    naming = Naming(family.hf_names, family.hf_norm_offset)
+    tensors = FolderTensors(str(folder), read_tensors(folder), naming)
+    if settings.get(bool, "tie_word_embeddings", default="output.weight" not in tensors):
+        tensors.drop("output.weight")
+    elif "output.weight" not in tensors:
+        raise FormatError(f"{folder}: the output head is not tied to the embedding, but lm_head is missing")
+    vocabulary = tensors.shape("token_embd.weight")[0]
+    config = read_decoder_config(settings, family, folder.resolve().name, vocabulary)
+    return Checkpoint(config, tensors, read_folder_vocabulary(folder, settings))
+
+
+def _encoder(folder: Path, settings: Settings, family: EncoderArchitecture) -> EncoderCheckpoint:
+    first = {"position_embd.weight": first_position(settings)} if family.padding_first else {}
+    naming = Naming(family.hf_names, unused=HEADS, first_rows=first)
+    tensors = FolderTensors(str(folder), read_tensors(folder), naming)
+    vocabulary = tensors.shape("token_embd.weight")[0]
+    config = read_encoder_config(folder, settings, family, vocabulary)
+    return EncoderCheckpoint(config, tensors, read_folder_vocabulary(folder, settings))

@@ -1,0 +1,155 @@
+"""The tensors of a Hugging Face folder, under the names that GGUF has for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pteron.errors import FormatError, UnsupportedError
+from pteron.llm.architectures.tensors import Floats
+from pteron.llm.hf.safetensors import FLOATS, StoredTensor
+
+# The number of a layer, in a name such as model.layers.7.mlp.up_proj.
+NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
+
+# The module that a whole model may put around what the names are of.
+PREFIXES = ("", "model.", "transformer.", "bert.", "nomic_bert.", "roberta.", "distilbert.")
+
+# What is computed from other things and need not be stored.
+COMPUTED = re.compile(r"rotary_emb\.inv_freq$|\.attn\.(masked_)?bias$|position_ids$")
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How a family's tensors are called and stored.
+
+    modules: Hugging Face's names of modules, and ours; {n} is the number of a layer.
+    """
+
+    modules: Mapping[str, str]
+    norm_offset: float = 0.0  # what is added to the weights of norms
+    transposed: bool = False  # matrices of layers are stored as [in, out]
+    unused: re.Pattern[str] | None = None  # tensors that Pteron's model has no use for
+    first_rows: Mapping[str, int] = field(default_factory=dict)  # how many rows of a tensor are left out
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    stored: StoredTensor
+    transposed: bool = False
+    offset: float = 0.0
+    first_row: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if self.transposed:
+            return self.stored.shape[::-1]
+        return (self.stored.shape[0] - self.first_row, *self.stored.shape[1:])
+
+    def read(self, rows: Any) -> Floats:
+        if self.transposed:
+            values: Floats = self.stored.floats().T[rows]
+        elif self.first_row:
+            values = self.stored.floats()[self.first_row :][rows]
+        else:
+            values = self.stored.floats(rows)
+        return np.ascontiguousarray(values + np.float32(self.offset) if self.offset else values)
+
+
+class FolderTensors:
+    """The tensors of a model, as `Tensors` describes them."""
+
+    def __init__(self, name: str, stored: Mapping[str, StoredTensor], naming: Naming) -> None:
+        self.name = name
+        self._tensors: dict[str, Renamed] = {}
+        for ours, renamed in _renamed(stored, naming):
+            if ours in self._tensors:
+                raise FormatError(f"{name}: two tensors are {ours!r}: {renamed.stored.name!r} is one of them")
+            self._tensors[ours] = renamed
+
+    def drop(self, name: str) -> None:
+        """Forget a tensor."""
+        self._tensors.pop(name, None)
+
+    @property
+    def tensor_names(self) -> list[str]:
+        return list(self._tensors)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._tensor(name).shape
+
+    def size(self, name: str) -> int:
+        return prod(self.shape(name))
+
+    def expect(self, name: str, shape: tuple[int, ...]) -> None:
+        stored = self._tensor(name).stored
+        if self.shape(name) != shape:
+            raise FormatError(
+                f"{self.name}: tensor {stored.name!r} has shape {self.shape(name)}, expected {shape}"
+            )
+        if stored.dtype not in FLOATS:
+            raise UnsupportedError(
+                f"{self.name}: tensor {stored.name!r} has the dtype {stored.dtype}; "
+                f"these are supported: {', '.join(FLOATS)}"
+            )
+
+    def read(self, name: str, rows: Any = slice(None)) -> Floats:
+        tensor = self._tensor(name)
+        values = tensor.read(rows)
+        if not np.isfinite(values).all():
+            raise FormatError(f"{self.name}: tensor {tensor.stored.name!r} has values that are not finite")
+        return values
+
+    def kind(self, name: str) -> str:
+        return self._tensor(name).stored.dtype
+
+    def stored(self, name: str, rows: Any = slice(None)) -> NDArray[np.uint8]:
+        raise UnsupportedError(f"{self.name}: tensor {name!r} is not in a block format")
+
+    def _tensor(self, name: str) -> Renamed:
+        try:
+            return self._tensors[name]
+        except KeyError:
+            raise FormatError(f"{self.name}: the tensor for {name!r} is missing") from None
+
+
+def _renamed(stored: Mapping[str, StoredTensor], naming: Naming) -> Iterator[tuple[str, Renamed]]:
+    """Each tensor under our name, or under its own where it has no place."""
+    for name, tensor in stored.items():
+        ours = _our_name(name, naming)
+        if ours is None:
+            if not COMPUTED.search(name) and not (naming.unused and naming.unused.search(name)):
+                yield name, Renamed(tensor)
+            continue
+        is_norm = ours.endswith("_norm.weight")
+        is_linear = ours.startswith("blk.") and len(tensor.shape) == 2
+        yield (
+            ours,
+            Renamed(
+                tensor,
+                transposed=naming.transposed and is_linear,
+                offset=naming.norm_offset if is_norm else 0.0,
+                first_row=naming.first_rows.get(ours, 0),
+            ),
+        )
+
+
+def _our_name(name: str, naming: Naming) -> str | None:
+    module, _, parameter = name.rpartition(".")
+    number = NUMBER.search(module)
+    pattern = NUMBER.sub("{n}", module, count=1)
+    for prefix in PREFIXES:
+        for key in (prefix + pattern, pattern.removeprefix(prefix)):
+            if key in naming.modules:
+                ours = naming.modules[key].replace("{n}", number[0] if number else "")
+                return f"{ours}.{parameter}"
+    return None
