@@ -60,7 +60,7 @@ def test_zero_leaves_a_test_out(model):
     assert "nothing to measure" in bench(model, "-p", 0, "-n", 0, code=2).stderr
 
 
-def test_what_does_not_fit_or_makes_no_sense_is_refused(model):
+def test_invalid_lengths_are_refused(model):
     assert "do not fit the context of" in bench(model, "-p", 100000, code=2).stderr
     assert "write lengths separated by commas" in bench(model, "-p", "many", code=2).stderr
 
@@ -84,7 +84,7 @@ class Recorder:
         self.calls.append((position, len(tokens)))
 
 
-def test_a_prompt_is_read_in_the_largest_pieces_after_what_the_context_holds():
+def test_a_prompt_is_read_in_the_largest_chunks_after_the_depth():
     decoder = Recorder()
     row = Runner(decoder, depth=10).measure("pp", 20, repetitions=2)
     once = [(10, 8), (18, 8), (26, 4)]
@@ -128,7 +128,7 @@ def test_a_process_answers_with_the_times_of_whole_calls(ours):
 
 
 @pytest.mark.parametrize("row", [r for r in ROWS if r.kind != "llm"], ids=lambda r: r.name)
-def test_our_side_gives_numpys_result(ours, row):
+def test_pteron_gives_the_result_of_numpy(ours, row):
     assert ours.ask(do="prepare", row=row.name) == {}
 
 
@@ -200,7 +200,7 @@ def test_the_worst_first_call_counts():
     assert compare.cells(row, found)[1] == "6.00 (12.0), then 2.00"
 
 
-def test_sides_that_are_not_there_are_told(tmp_path, monkeypatch, capsys):
+def test_missing_sides_are_reported(tmp_path, monkeypatch, capsys):
     nowhere = tmp_path / "python"
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho no library >&2\nexit 1\n")
@@ -220,7 +220,7 @@ def test_sides_that_are_not_there_are_told(tmp_path, monkeypatch, capsys):
     ]
 
 
-def test_numpys_attention_is_torchs():
+def test_attention_in_numpy_equals_torch():
     import torch
 
     row = Row("", "attention", {"s": 3, "past": 4})

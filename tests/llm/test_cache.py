@@ -68,7 +68,7 @@ def test_a_failed_conversion_leaves_nothing(tmp_path: Path) -> None:
     assert names() == []
 
 
-def test_the_least_recently_used_go(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_models_are_removed(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = [cache.converted(source, max_context=size) for size in (16, 24)]
     for age, path in enumerate(reversed(made)):
         os.utime(path, (1000 - age, 1000 - age))
@@ -84,7 +84,7 @@ def test_the_least_recently_used_go(source: Path, monkeypatch: pytest.MonkeyPatc
         cache.limit()
 
 
-def test_a_damaged_memory_of_digests_is_no_obstacle(source: Path) -> None:
+def test_a_damaged_file_of_digests_is_ignored(source: Path) -> None:
     first = cache.converted(source)
     (cache.folder() / "digests.json").write_text("{]")
     assert cache.converted(source) == first

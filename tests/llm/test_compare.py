@@ -45,7 +45,7 @@ def test_a_model_and_its_source(folder: Path, device: Device) -> None:
     assert found.perplexity == pytest.approx(found.reference_perplexity, rel=1e-4)
 
 
-def test_numbers_are_those_of_torch(folder: Path, device: Device) -> None:
+def test_results_equal_torch(folder: Path, device: Device) -> None:
     text = TEXT[:60]
     with pteron.llm.load(folder / "stock.pte", device=device) as model:
         tokens = model.tokenizer.encode(text)
@@ -72,7 +72,7 @@ def test_command(folder: Path, tmp_path: Path) -> None:
     assert json.loads(result.output)["divergence"] == 0
 
 
-def test_refusals(folder: Path, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the text has 1 tokens"):
         pteron.llm.compare(folder / "tiny.gguf", folder / "tiny.gguf", "a")
     other = weights(LLAMA)

@@ -527,7 +527,7 @@ class TestCommandLine:
             assert file.plan("get_max_seq_len").values[0].val.int_val == 8
             assert file.plan("get_max_context_len").values[0].val.int_val == 32
 
-    def test_stock_operators_have_a_price(self, tmp_path: Path) -> None:
+    def test_the_command_reports_the_rounding_of_stock_operators(self, tmp_path: Path) -> None:
         from typer.testing import CliRunner
 
         from pteron.cli.commands import app
@@ -537,7 +537,7 @@ class TestCommandLine:
         assert result.exit_code == 0, result.output
         assert re.search(r"differ from the weights of the file by [1-9]\.\d%", result.output)
 
-    def test_errors_are_words(self, tmp_path: Path) -> None:
+    def test_the_command_refuses_a_file_that_is_not_gguf(self, tmp_path: Path) -> None:
         from typer.testing import CliRunner
 
         from pteron.cli.commands import app

@@ -42,7 +42,7 @@ def stock(once: Callable[[str, Callable[[Path], Any]], Path]) -> Path:
     return once("executorch_llama", make)
 
 
-def test_what_executorch_exports_runs_as_it_is(stock: Path, device: Device) -> None:
+def test_a_llama_from_executorch_runs_unchanged(stock: Path, device: Device) -> None:
     expected, text = np.load(stock / "logits.npy"), executorch_llama.text()
     assert len(np.unique(expected.argmax(1))) > 1  # the text makes a difference
     calls, start = [], 0
@@ -52,7 +52,7 @@ def test_what_executorch_exports_runs_as_it_is(stock: Path, device: Device) -> N
     check_file(device, stock / "model.pte", calls, rtol=1e-4, atol=2e-5)
 
 
-def test_what_executorch_exports_is_a_language_model(stock: Path, device: Device) -> None:
+def test_a_llama_from_executorch_is_a_language_model(stock: Path, device: Device) -> None:
     with pteron.load(stock / "model.pte", device=device) as program:
         decoder = Decoder(program)
         assert decoder.max_length == executorch_llama.MAX_LENGTH - 1

@@ -30,7 +30,7 @@ PROMPT = [5, 77, 130, 9, 2, 41, 200, 11, 90, 63, 7, 150, 33]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_the_numbers_are_those_of_the_file(kind: str) -> None:
+def test_weights_equal_those_of_the_file(kind: str) -> None:
     blocks = random_blocks(kind, 6, 512, 0.05)
     weight = code(decode_blocks(kind, blocks))
     original = gguf.dequantize(blocks, Kind[kind])
@@ -76,7 +76,7 @@ def divergence(expected: torch.Tensor, actual: np.ndarray[Any, Any]) -> float:
 
 
 @pytest.mark.parametrize("kind", (*FORMATS, *FLOATS))
-def test_a_model_says_the_same(kind: str, tmp_path: Path, device: Device) -> None:
+def test_logits_equal_torch_with_the_same_weights(kind: str, tmp_path: Path, device: Device) -> None:
     source, floats = model_in(kind, tmp_path / "tiny.gguf")
     made = pteron.llm.convert(source, tmp_path / "tiny.pte", max_seq_len=16, max_context=32)
     assert made.quantization == f"as in the file: {kind}"

@@ -36,7 +36,7 @@ def tokenizer() -> Tokenizer:
 
 
 @pytest.mark.parametrize("prompt", GREEDY_PROMPTS)
-def test_greedy_tokens_are_torchs(llm: LanguageModel, model_folder: Path, prompt: str) -> None:
+def test_greedy_tokens_equal_torch(llm: LanguageModel, model_folder: Path, prompt: str) -> None:
     want = json.loads((model_folder / "greedy.json").read_text())[prompt]
     got = llm.generate(prompt, max_new_tokens=GREEDY_TOKENS, eos_token_id=[])
     assert got.tokens == want
@@ -51,7 +51,7 @@ def test_prompts_in_chunks_give_the_same_answer(llm: LanguageModel, chunk: int) 
     assert got.tokens == want.tokens
 
 
-def test_progress_of_the_prompt_is_told(llm: LanguageModel) -> None:
+def test_progress_of_the_prompt_is_reported(llm: LanguageModel) -> None:
     seen: list[tuple[int, int]] = []
     llm.session().generate(LONG, max_new_tokens=1, on_prefill=lambda done, all_: seen.append((done, all_)))
     count = len(llm.encode(LONG))
@@ -97,7 +97,7 @@ def test_metadata_does_not_run_the_gpu(
 # -- endings ------------------------------------------------------------------------------------
 
 
-def test_the_end_of_the_context_is_an_ending(llm: LanguageModel) -> None:
+def test_the_end_of_the_context_ends_the_answer(llm: LanguageModel) -> None:
     answer = llm.generate("hello", eos_token_id=[])
     assert answer.finish_reason == "length"
     assert len(llm.encode("hello")) + len(answer.tokens) == CONTEXT + 1  # the last token is never run
@@ -113,7 +113,7 @@ def test_a_prompt_beyond_the_context_is_refused_before_anything_runs(llm: Langua
         llm.stream([5] * (CONTEXT + 1))
 
 
-def test_end_tokens_end_and_do_not_show(llm: LanguageModel) -> None:
+def test_end_tokens_end_the_answer_and_are_not_in_the_text(llm: LanguageModel) -> None:
     free = llm.generate("hello", max_new_tokens=6, eos_token_id=[])
     ended = llm.generate("hello", max_new_tokens=6, eos_token_id=free.tokens[3])
     assert ended.finish_reason == "stop"
@@ -137,7 +137,7 @@ def test_the_last_piece_has_the_reason_and_the_statistics(llm: LanguageModel) ->
     ("options", "message"),
     [({"max_new_tokens": 0}, "max_new_tokens"), ({"stop": ["x", ""]}, "empty"), ({"stop": ""}, "empty")],
 )
-def test_senseless_options_are_refused(llm: LanguageModel, options: dict[str, object], message: str) -> None:
+def test_invalid_options_are_refused(llm: LanguageModel, options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         llm.stream("hello", **options)  # type: ignore[arg-type]
 
@@ -192,7 +192,7 @@ def test_cancelled_from_another_thread(llm: LanguageModel) -> None:
     assert llm.generate("hello", max_new_tokens=3, eos_token_id=[]).finish_reason == "length"
 
 
-def test_a_stream_that_is_left_gives_its_session_back(llm: LanguageModel) -> None:
+def test_a_stream_that_is_not_read_to_the_end_releases_its_session(llm: LanguageModel) -> None:
     llm.generate("hello", max_new_tokens=1)
     idle = len(llm.sessions)
     assert idle > 0
@@ -238,7 +238,7 @@ def test_any_bytes_stream_to_what_they_decode_to(tokenizer: Tokenizer, byte_toke
     assert "".join(pieces) == tokenizer.decode(byte_tokens)
 
 
-def test_broken_bytes_without_end_cost_no_more_than_a_window(tokenizer: Tokenizer) -> None:
+def test_the_window_of_invalid_bytes_is_limited(tokenizer: Tokenizer) -> None:
     lone = next(i for i in range(256) if tokenizer.decode([i]) == "\ufffd")
     detokenizer = Detokenizer(tokenizer)
     text = "".join(detokenizer.push(lone) for _ in range(1000)) + detokenizer.finish()
@@ -276,7 +276,7 @@ def test_stop_strings_never_leak(stop: str | list[str]) -> None:
     assert (answer.text, answer.finish_reason) == (text[:first], "stop")
 
 
-def test_what_only_begins_like_a_stop_string_comes_out() -> None:
+def test_text_that_only_begins_like_a_stop_string_is_returned() -> None:
     assert reciter("a STO").generate("a", stop="STOP").text == "a STO"
     assert reciter("a STO").generate("a", stop="STOP", max_new_tokens=3).text == "a S"
 
@@ -318,7 +318,7 @@ def test_tokenizer_and_template_beside_the_file(
         assert beside.special_tokens["eos_token"] == "<|im_end|>"
 
 
-def test_a_missing_tokenizer_is_asked_for(model_folder: Path, device: Device) -> None:
+def test_the_error_for_a_missing_tokenizer_names_the_argument(model_folder: Path, device: Device) -> None:
     data = (model_folder / "bare" / "model.pte").read_bytes()
     with pytest.raises(InputError, match="tokenizer="):
         pteron.llm.load(data, device=device)
@@ -328,7 +328,7 @@ def test_a_missing_tokenizer_is_asked_for(model_folder: Path, device: Device) ->
             llm.stream([{"role": "user", "content": "hi"}])
 
 
-def test_a_program_that_is_no_language_model_says_so(device: Device) -> None:
+def test_a_program_that_is_not_a_language_model_is_refused(device: Device) -> None:
     data = DATA / "dyn_rms.pte"
     with pytest.raises(pteron.UnsupportedError, match=r"forward\(tokens \[1, S\], input_pos \[1\]\)"):
         pteron.llm.load(data, device=device, tokenizer=Tokenizer(tokenizer_json()))

@@ -14,7 +14,7 @@ from tests.llm.tiny_llama import MAX_LENGTH
 ONE, OTHER = "hello world, the", "entirely different text"
 
 
-def test_interleaved_conversations_are_those_held_apart(llm: LanguageModel) -> None:
+def test_interleaved_conversations_do_not_influence_each_other(llm: LanguageModel) -> None:
     want = [llm.session().generate(p, max_new_tokens=15, eos_token_id=[]).tokens for p in (ONE, OTHER)]
     streams = [llm.session().stream(p, max_new_tokens=15, eos_token_id=[]) for p in (ONE, OTHER)]
     got: list[list[int | None]] = [[], []]
@@ -40,7 +40,7 @@ def test_sessions_share_the_weights(llm: LanguageModel) -> None:
     assert device.allocated_nbytes == before
 
 
-def test_a_turn_only_runs_what_is_new(llm: LanguageModel) -> None:
+def test_a_turn_runs_only_its_new_tokens(llm: LanguageModel) -> None:
     session = llm.session()
     prompt = llm.encode(ONE)
     first = session.generate(prompt, max_new_tokens=5, eos_token_id=[])
@@ -52,7 +52,7 @@ def test_a_turn_only_runs_what_is_new(llm: LanguageModel) -> None:
     assert second.tokens == llm.session().generate(longer, max_new_tokens=5, eos_token_id=[]).tokens
 
 
-def test_a_changed_history_is_run_again_from_where_it_changed(llm: LanguageModel) -> None:
+def test_a_changed_history_runs_from_the_first_change(llm: LanguageModel) -> None:
     session = llm.session()
     session.generate("abcdef", max_new_tokens=5, eos_token_id=[])
     answer = session.generate("abcXef", max_new_tokens=5, eos_token_id=[])
@@ -77,7 +77,7 @@ def test_reset_forgets(llm: LanguageModel) -> None:
     assert again.tokens == first.tokens
 
 
-def test_without_a_session_the_one_that_knows_most_is_taken(llm: LanguageModel) -> None:
+def test_without_a_session_the_longest_common_prefix_is_reused(llm: LanguageModel) -> None:
     both = [llm.stream(p, max_new_tokens=3, eos_token_id=[]) for p in (ONE, OTHER)]
     for _ in zip(*both, strict=True):
         pass

@@ -89,7 +89,7 @@ def is_closed(client: socket.socket) -> bool:
 # -- size and time ------------------------------------------------------------------------------
 
 
-def test_tokenizing_does_not_stop_the_server() -> None:
+def test_health_is_answered_while_a_prompt_is_tokenized() -> None:
     llm = reciter("hello")
     llm.tokenizer = Tokenizer(with_split(SLOW_PATTERN), worker=prompt_worker(Bounds(seconds=2)))
     body = {"prompt": SLOW_TEXT}
@@ -157,7 +157,7 @@ def test_requests_that_do_not_arrive_are_closed(llm: LanguageModel) -> None:
         assert idle(url)
 
 
-def test_a_slow_body_is_told_so(llm: LanguageModel) -> None:
+def test_a_slow_body_gets_status_408(llm: LanguageModel) -> None:
     with running(llm, limits=Limits(body_seconds=0.3)) as url:
         status, body = answer_to(url, head(CHAT, "Content-Length: 100"), b"{")
         assert (status, body["error"]["message"]) == (408, "the body did not arrive in time")
@@ -202,7 +202,7 @@ def test_requests_that_are_sent_ahead_are_not_answered(url: str) -> None:
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /", head(CHAT, "Content-Length: 100") + b"{"])
-def test_beyond_the_most_connections_the_oldest_unfinished_request_gives_way(begun: bytes) -> None:
+def test_at_the_connection_limit_the_oldest_unfinished_request_is_closed(begun: bytes) -> None:
     with running(reciter("hello"), limits=Limits(connections=20)) as url, ExitStack() as clients:
         opened = [clients.enter_context(connected(url, begun)) for _ in range(60)]
         assert idle(url)
@@ -212,7 +212,7 @@ def test_beyond_the_most_connections_the_oldest_unfinished_request_gives_way(beg
 
 
 @pytest.mark.usefixtures("slow")
-def test_connections_that_are_answered_do_not_give_way(llm: LanguageModel) -> None:
+def test_at_the_connection_limit_answers_continue(llm: LanguageModel) -> None:
     prompt = ignoring_the_end(llm)
     ask: dict[str, Any] = {"model": "x", "prompt": prompt, "max_tokens": 20, "temperature": 0}
     with running(llm, limits=Limits(connections=10)) as url, ExitStack() as clients:
@@ -224,7 +224,7 @@ def test_connections_that_are_answered_do_not_give_way(llm: LanguageModel) -> No
     assert text == llm.generate(prompt, max_new_tokens=20).text
 
 
-def test_bodies_that_stall_give_way_to_those_that_arrive(llm: LanguageModel) -> None:
+def test_a_stalled_body_is_refused_for_one_that_arrives(llm: LanguageModel) -> None:
     begun = head(CHAT, "Content-Length: 1000000") + b" " * 500_000
     with running(llm, limits=Limits(bodies=2 << 20)) as url, ExitStack() as clients:
         stalled = [clients.enter_context(connected(url, begun)) for _ in range(8)]
@@ -288,7 +288,7 @@ def test_unknown_paths_are_errors_in_json(url: str, method: str, path: str, stat
     assert path in answer.json()["error"]["message"]
 
 
-def test_what_is_not_http_is_refused_in_json(url: str) -> None:
+def test_bytes_that_are_not_http_get_an_error_in_json(url: str) -> None:
     status, body = answer_to(url, b"\x16\x03\x01 hello\r\n\r\n")
     assert (status, body["error"]["type"]) == (400, "invalid_request_error")
 
@@ -321,7 +321,7 @@ def test_a_client_that_leaves_while_it_sends_is_one_line_in_the_log(llm: Languag
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
 )
-def test_a_web_page_cannot_ask(url: str, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_request_from_a_web_page_is_refused(url: str, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(LanguageModel, "stream", lambda *_, **__: pytest.fail("it was answered"))
     headers = {"Origin": "http://evil.example", **({"Content-Type": kind} if kind else {})}
     answer = httpx.post(f"{url}{CHAT}", content=asking(), headers=headers)

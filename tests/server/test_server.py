@@ -135,7 +135,7 @@ def test_seeds_reproduce(client: openai.OpenAI) -> None:
     assert text(1) != text(2)
 
 
-def test_a_conversation_only_costs_what_is_new(client: openai.OpenAI) -> None:
+def test_a_conversation_runs_only_its_new_tokens(client: openai.OpenAI) -> None:
     messages: list[Any] = [{"role": "user", "content": "a question that nobody has asked"}]
     first = client.chat.completions.create(model="tiny", messages=messages, max_tokens=3, temperature=0)
     messages += [
@@ -176,7 +176,7 @@ def test_parts_of_text_are_joined(client: openai.OpenAI, llm: LanguageModel) -> 
         ),
     ],
 )
-def test_what_cannot_be_done_is_refused(
+def test_unsupported_options_are_refused(
     client: openai.OpenAI, options: dict[str, Any], param: str | None
 ) -> None:
     asked: dict[str, Any] = {"model": "tiny", "messages": HELLO, **options}
@@ -198,7 +198,7 @@ def test_a_prompt_beyond_the_context_is_refused(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b"\xff"])
-def test_bodies_that_are_no_requests_are_refused(url: str, body: bytes) -> None:
+def test_invalid_bodies_are_refused(url: str, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     answer = httpx.post(f"{url}/v1/chat/completions", content=body, headers=headers)
     assert answer.status_code == 400
@@ -235,7 +235,7 @@ def test_a_client_that_leaves_ends_its_answer(llm: LanguageModel, stream: bool) 
 
 
 @pytest.mark.usefixtures("slow")
-def test_a_full_queue_says_429(llm: LanguageModel) -> None:
+def test_a_full_queue_gives_status_429(llm: LanguageModel) -> None:
     with running(llm, sessions=1, queue=1) as url:
         client = client_of(url)
         ask = {"model": "x", "prompt": ignoring_the_end(llm), "max_tokens": 20, "temperature": 0}
@@ -318,7 +318,7 @@ def test_answers_take_turns(llm: LanguageModel) -> None:
     assert "ababab" in "".join(order)
 
 
-def test_a_stopped_scheduler_leaves_nobody_waiting(llm: LanguageModel) -> None:
+def test_a_stopped_scheduler_ends_all_waiting_requests(llm: LanguageModel) -> None:
     scheduler = Scheduler(sessions=1, queue=1)
     inside, go_on = threading.Event(), threading.Event()
     made: list[Any] = []
@@ -340,7 +340,7 @@ def test_a_stopped_scheduler_leaves_nobody_waiting(llm: LanguageModel) -> None:
         scheduler.submit(llm.stream("hello"), made.append)
 
 
-def test_an_interrupted_server_ends_at_once_and_in_peace(model_folder: Path) -> None:
+def test_an_interrupted_server_ends_at_once_without_a_traceback(model_folder: Path) -> None:
     port = free_port()
     command = [sys.executable, "-m", "pteron", "serve", str(model_folder / "model.pte"), "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
@@ -351,7 +351,7 @@ def test_an_interrupted_server_ends_at_once_and_in_peace(model_folder: Path) -> 
     assert "Traceback" not in output
 
 
-def test_waiting_work_that_is_cancelled_makes_room(llm: LanguageModel) -> None:
+def test_a_cancelled_request_leaves_the_queue(llm: LanguageModel) -> None:
     scheduler = Scheduler(sessions=1, queue=1)
     inside, go_on = threading.Event(), threading.Event()
 

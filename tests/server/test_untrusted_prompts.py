@@ -59,7 +59,7 @@ def test_a_template_that_never_ends_is_stopped(worker: Worker) -> None:
         "{% for i in range(99999) %}{{ 'a' * 99999 }}{% endfor %}",
     ],
 )
-def test_a_template_that_grows_is_refused(worker: Worker, bomb: str) -> None:
+def test_a_template_that_writes_too_much_is_refused(worker: Worker, bomb: str) -> None:
     with pytest.raises((InputError, OutOfBounds), match="the chat template"):
         ChatTemplate(bomb, worker=worker).render(HELLO)
 
@@ -87,7 +87,7 @@ def test_the_next_call_after_a_stop_works(worker: Worker) -> None:
     assert template.render(HELLO) == "hello"
 
 
-def test_what_a_template_cannot_be_sent_is_refused(worker: Worker) -> None:
+def test_values_that_are_not_plain_data_are_refused(worker: Worker) -> None:
     template = ChatTemplate("{{ x }}", worker=worker)
     deep: Any = []
     for _ in range(100_000):
@@ -148,18 +148,18 @@ def test_replacements_that_double_the_text_are_stopped(worker: Worker) -> None:
         {"type": "Replace", "pattern": {"Regex": "(x+x+)+y"}, "content": ""},
     ],
 )
-def test_decoders_that_are_not_short_work_are_refused(worker: Worker, decoder: dict[str, Any]) -> None:
+def test_decoders_that_may_be_slow_are_refused(worker: Worker, decoder: dict[str, Any]) -> None:
     with pytest.raises(PteronError, match="the tokenizer cannot be read: its decoder"):
         Tokenizer(changed(lambda d: d.update(decoder=decoder)), worker=worker)
 
 
 @pytest.mark.parametrize("definition", ["", "{}", "[" * 100_000, '{"added_tokens": 3}'])
-def test_a_definition_that_is_none_is_refused(worker: Worker, definition: str) -> None:
+def test_an_invalid_tokenizer_definition_is_refused(worker: Worker, definition: str) -> None:
     with pytest.raises(PteronError, match="the tokenizer cannot be read"):
         Tokenizer(definition, worker=worker)
 
 
-def test_texts_beyond_a_limit_are_little_work(worker: Worker) -> None:
+def test_long_texts_are_refused_quickly(worker: Worker) -> None:
     tokenizer = Tokenizer(tokenizer_json(), worker=worker)
     with pytest.raises(TooLong, match="more than 96 tokens"):
         tokenizer.encode("x" * 5_000_000, most=96)
@@ -202,7 +202,7 @@ def test_a_damaged_file_beside_a_model_is_named(tmp_path: Path, name: str, conte
 
 
 @pytest.mark.parametrize("stated", [3, [3], [{"template": "a"}], [{"name": "default", "template": 3}], {}])
-def test_a_template_of_the_wrong_kind_is_none(tmp_path: Path, stated: Any) -> None:
+def test_a_template_of_the_wrong_type_is_ignored(tmp_path: Path, stated: Any) -> None:
     config = json.dumps({"chat_template": stated}).encode()
     assert beside(tmp_path, "tokenizer_config.json", config).template() is None
 
@@ -285,7 +285,7 @@ def test_messages_cannot_write_control_tokens(worker: Worker, message: dict[str,
     assert chat.tokens([message], as_text=False) == chat.tokenizer.encode(decoded, add_special_tokens=False)
 
 
-def test_other_messages_are_tokenized_as_ever(worker: Worker) -> None:
+def test_messages_without_control_tokens_are_tokenized_as_before(worker: Worker) -> None:
     chat = Chat(worker)
     messages = [{"role": "system", "content": "a < b | c > d"}, *HELLO]
     assert chat.template.render_parts(messages, as_text=True) == [chat.template.render(messages)]
