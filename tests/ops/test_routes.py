@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from itertools import starmap
 from typing import Any
 
 import pytest
@@ -10,7 +12,8 @@ import torch
 from pteron.devices import Device
 from pteron.ir.dispatch import HALF, SUBGROUP, Route
 from pteron.plan.routes import runnable_routes
-from tests.support.rules import Fixed, Sym, check_rule
+from tests.support.calls import Call, check_calls
+from tests.support.rules import Fixed, OneNode, Sym, check_rule, inputs_of
 
 
 def quantised(columns: int, depth: int, group: int) -> tuple[torch.Tensor, ...]:
@@ -128,6 +131,48 @@ def test_attention_with_a_cache(routed: Device, heads: int, width: int, dtype: t
     lives = (70, 1, 7, 33, 1, 8, 70, 3)
     assert len(starts) == len(lives) + 1
     check_rule(routed, "custom_sdpa.default", make, attend, lives, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("heads", "width", "window", "softcap"), [(6, 32, 40, 2.0), (6, 20, 3, None), (4, 8, None, 2.0)]
+)
+def test_attention_with_a_window_and_a_soft_cap(
+    routed: Device, heads: int, width: int, window: int | None, softcap: float | None
+) -> None:
+    """Windows that begin before, in and after the first tile or chunk of keys."""
+    shared, capacity = 2, 200
+
+    def make(n: int, at: int) -> list[Any]:
+        q = torch.randn(1, n, heads, width) * 3
+        k, v = (torch.randn(1, n, shared, width) for _ in range(2))
+        caches = [torch.randn(1, capacity, shared, width) for _ in range(2)]
+        return [q, k, v, *caches, Sym(at), Sym(n), None, 0.0, True, 0.3, window, softcap]
+
+    def attend(q: Any, k: Any, v: Any, keys: Any, values: Any, start: int) -> list[torch.Tensor]:
+        end = start + q.shape[1]
+        keys, values = keys.clone(), values.clone()
+        keys[:, start:end], values[:, start:end] = k, v
+        queries, seen_keys, seen_values = (
+            x.transpose(1, 2).double() for x in (q, keys[:, :end], values[:, :end])
+        )
+        share = heads // shared
+        scores = 0.3 * queries @ seen_keys.repeat_interleave(share, 1).transpose(-2, -1)
+        if softcap is not None:
+            scores = softcap * torch.tanh(scores / softcap)
+        behind = torch.arange(start, end)[:, None] - torch.arange(end)
+        hidden = (behind < 0) | (behind >= (window or capacity))
+        weights = torch.softmax(scores.masked_fill(hidden, -torch.inf), -1)
+        mixed = weights @ seen_values.repeat_interleave(share, 1)
+        return [mixed.transpose(1, 2).float(), keys, values]
+
+    def call(n: int, at: int) -> Call:
+        args = make(n, at)
+        return Call(inputs_of(args), attend(*args[:5], at), f"of {n} at {at}")
+
+    places = ((70, 0), (1, 199), (7, 33), (33, 64), (1, 100), (70, 130), (1, 38), (1, 39), (1, 40), (3, 195))
+    largest = make(70, 0)
+    with closing(OneNode(routed, "pteron.sdpa_with_kv_cache.default", largest, [largest[0]], False)) as node:
+        check_calls(node.method, starmap(call, places), 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("kind", ["bool", "added"])

@@ -138,6 +138,16 @@ def test_attention_counts_the_visible_keys(t: Hand) -> None:
     assert custom == Cost(found.flops, visible - 4 * 2 * 64)
 
 
+def test_a_window_hides_the_keys_before_it(t: Hand) -> None:
+    q, k, v, y = t(1, 2, 8, 16), t(1, 2, 2, 16), t(1, 2, 2, 16), t(1, 2, 8, 16)
+    caches, position = (t(1, 64, 2, 16), t(1, 64, 2, 16)), t.integer(10)
+    name, how = "pteron.sdpa_with_kv_cache.default", (None, 0.0, True, None)
+    found = t.cost(name, q, k, v, *caches, position, 2, *how, 5, None, y)
+    assert found == Cost(4 * 8 * 16 * (5 + 5), 4 * (2 * 256 + 2 * 64 + 2 * 6 * 32))
+    wide = t.cost(name, q, k, v, *caches, position, 2, *how, 12, None, y)
+    assert wide.flops == 4 * 8 * 16 * (11 + 12)
+
+
 def test_with_a_mask_every_query_reads_every_key(t: Hand) -> None:
     q, caches = t(1, 2, 8, 16), (t(1, 64, 2, 16), t(1, 64, 2, 16))
     mask = t(2, 12)
@@ -152,7 +162,9 @@ def test_one_decoding_step_of_a_small_language_model(t: Hand) -> None:
     cos, sin = t(2048, 64), t(2048, 64)
     outs = t(1, 1, 9, 64), t(1, 1, 9, 64)
     name = "pteron.rotary_sdpa_with_kv_cache"
-    found = t.cost(name, q, k, v, cos, sin, position, *caches, position, None, 0.0, True, None, outs)
+    found = t.cost(
+        name, q, k, v, cos, sin, position, *caches, position, *(None, 0.0, True, None, None, None), outs
+    )
     assert found == Cost(4 * 9 * 64 * 1000, 4 * (2 * 1000 * 3 * 64 + 3 * 9 * 64 + 2 * 3 * 64 + 2 * 64))
     assert found.nbytes > 1.5e6
 

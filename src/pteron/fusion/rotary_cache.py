@@ -16,17 +16,17 @@ from pteron.ir.live import LiveInt, LiveTensor
 from pteron.ir.op import op
 from pteron.ir.values import Graph, Node, Tensor
 from pteron.ir.work import LiveArguments, Work
-from pteron.ops.attention import cached_attention, sdpa_with_kv_cache_work
+from pteron.ops.attention import cached_attention, windowed_sdpa_work
 from pteron.ops.rope import rotation, table_rows
 from pteron.ops.writes import check_room
 
 ROTARY = ("et_vk.apply_rotary_emb.default", "et_vk.apply_rotary_emb_hf.default")
-SDPA = "sdpa_with_kv_cache.default"
+SDPA = ("sdpa_with_kv_cache.default", "pteron.sdpa_with_kv_cache.default")
 
 
 def _work(call: LiveArguments) -> Work:
     """The work of attention. Only the rows of the live positions are read from the tables."""
-    attention = sdpa_with_kv_cache_work(call)
+    attention = windowed_sdpa_work(call)
     return replace(attention, parts={**attention.parts, **table_rows(call, call["q"].shape[1])})
 
 
@@ -50,6 +50,8 @@ def rotary_sdpa_with_kv_cache(
     dropout: float,
     is_causal: bool,
     scale: float | None,
+    window: int | None,
+    softcap: float | None,
     outs: tuple[LiveTensor, LiveTensor],
 ) -> list[Route]:
     """`row` is the first table row if halves are rotated. None: neighbours are rotated."""
@@ -88,7 +90,9 @@ def rotary_sdpa_with_kv_cache(
         threads(quads(q.numel) + quads(k.numel)),
         turn.defines,
     )
-    routes = cached_attention(turned, key_cache, value_cache, start_pos, mask, dropout, is_causal, scale, out)
+    routes = cached_attention(
+        turned, key_cache, value_cache, start_pos, mask, dropout, is_causal, scale, window, softcap, out
+    )
     return [replace(route, dispatches=[stored, *route.dispatches]) for route in routes]
 
 
@@ -100,9 +104,10 @@ def fuse(graph: Graph) -> Graph:
         if rotary is None:
             continue
         q, k, cos, sin, *row, (turned, _) = _args(rotary)
-        _, _, v, key_cache, value_cache, start_pos, _, mask, dropout, is_causal, scale, out = _args(sdpa)
+        _, _, v, key_cache, value_cache, start_pos, _, *how, out = _args(sdpa)
+        how = [*how, None, None][:6]  # ExecuTorch's operator has no window and no soft-cap
         caches = (key_cache, value_cache, start_pos)
-        args = (q, k, v, cos, sin, row[0] if row else None, *caches, mask, dropout, is_causal, scale)
+        args = (q, k, v, cos, sin, row[0] if row else None, *caches, *how)
         replacements[sdpa.index] = Replacement(
             "pteron.rotary_sdpa_with_kv_cache", (*args, (turned, out)), (rotary, sdpa)
         )
@@ -115,7 +120,7 @@ def _args(node: Node) -> tuple[Any, ...]:
 
 def _rotary_before(sdpa: Node, uses: Uses) -> Node | None:
     """The rotary embedding that computes the queries and keys of a node. None if the two cannot be fused."""
-    if sdpa.name != SDPA or sdpa.when is not None:
+    if sdpa.name not in SDPA or sdpa.when is not None:
         return None
     turned_q, turned_k, v, key_cache, value_cache, *_ = _args(sdpa)
     rotary = uses.writer.get(turned_q.id)

@@ -101,8 +101,14 @@ def attention(
     context: int | None = None,
     mask: LiveTensor | None = None,
     scale: float | None = None,
+    window: int | None = None,
+    softcap: float | None = None,
 ) -> list[Route]:
-    """softmax(q k^T * scale + mask) v, over the first `context` keys. None: the first start_pos + S keys."""
+    """softmax(q k^T * scale + mask) v, over the first `context` keys. None: the first start_pos + S keys.
+
+    With a window, a query sees its own key and those just before it: `window` keys at most. With a soft-cap,
+    scores become softcap * tanh(score / softcap) before the mask.
+    """
     for name, x in (("query", q), ("key", k), ("value", v)):
         check(x.rank == 4, f"{name} must have 4 dimensions, not shape {describe(x.shape)}")
     queries, keys = layout(q.shape), layout(k.shape)
@@ -123,6 +129,8 @@ def attention(
             )
         else:
             check(seen == context, f"mask {describe(mask.shape)} does not cover {context} keys")
+    check(window is None or (causal and window > 0), f"a window must be causal and positive, not {window}")
+    check(softcap is None or softcap > 0, f"softcap must be positive, not {softcap}")
     out.resize(q.shape)
     params = {
         "batch": queries.batch,
@@ -137,8 +145,15 @@ def attention(
         "k_batch": keys.batch_stride,
         "k_length": keys.length_stride,
         "k_head": keys.head_stride,
+        **({} if softcap is None else {"softcap": softcap}),
     }
-    defines: dict[str, Define] = {"WIDTH": width, "CAUSAL": causal, "FROM_POSITION": context is None}
+    defines: dict[str, Define] = {
+        "WIDTH": width,
+        "CAUSAL": causal,
+        "FROM_POSITION": context is None,
+        "WINDOW": window or 0,
+        "SOFTCAP": softcap is not None,
+    }
     bindings: dict[str, Bound] = {"q": q, "k": k, "v": v, "y": out, "start_pos": start_pos}
     plain = Operands(bindings, params, defines, queries, keys)
     masked = plain
@@ -279,22 +294,29 @@ def _mask_strides(mask: LiveTensor, rows: Shape, keys: int) -> dict[str, int]:
     return dict(zip(names, broadcast_strides(full, (*rows, max(full[3], keys))), strict=True))
 
 
-def _cached_work(call: LiveArguments, causal: bool, *caches: str) -> Work:
+def _cached_work(call: LiveArguments, causal: bool, window: int | None, *caches: str) -> Work:
     """Only the visible rows of the caches are read. A query and a key need two multiply-adds per element."""
     batch, length, heads, width = call["q"].shape
-    start = call["start_pos"] or 0
-    seen = start + length
-    pairs = length * start + length * (length + 1) // 2 if causal else length * seen
+    end = (call["start_pos"] or 0) + length
+    seen = end if window is None else min(end, window + length - 1)
+    pairs = length * end
+    if causal:
+        pairs = sum(min(last, window or last) for last in range(end - length + 1, end + 1))
     rows = {name: first_rows(call[name], seen, dim=1) for name in caches}
     return Work(4 * batch * heads * width * pairs, rows)
 
 
-def sdpa_with_kv_cache_work(call: LiveArguments) -> Work:
-    return _cached_work(call, call["is_causal"] or call["mask"] is None, "key_cache", "value_cache")
+def sdpa_with_kv_cache_work(call: LiveArguments, window: int | None = None) -> Work:
+    causal = call["is_causal"] or call["mask"] is None
+    return _cached_work(call, causal, window, "key_cache", "value_cache")
+
+
+def windowed_sdpa_work(call: LiveArguments) -> Work:
+    return sdpa_with_kv_cache_work(call, call["window"])
 
 
 def _custom_sdpa_work(call: LiveArguments) -> Work:
-    return _cached_work(call, call["is_causal"], "k", "v")
+    return _cached_work(call, call["is_causal"], None, "k", "v")
 
 
 def _sdpa_work(call: LiveArguments) -> Work:
@@ -321,9 +343,52 @@ def sdpa_with_kv_cache(
     scale: float | None,
     out: LiveTensor,
 ) -> list[Route]:
+    return _updating_attention(
+        q, k, v, key_cache, value_cache, start_pos, mask, dropout, is_causal, scale, None, None, out
+    )
+
+
+@op(
+    "pteron.sdpa_with_kv_cache.default",
+    mutates=["key_cache", "value_cache"],
+    uniforms=["start_pos"],
+    work=windowed_sdpa_work,
+)
+def windowed_sdpa_with_kv_cache(
+    q: LiveTensor,
+    k: LiveTensor,
+    v: LiveTensor,
+    key_cache: LiveTensor,
+    value_cache: LiveTensor,
+    start_pos: LiveInt,
+    seq_len: Unused,
+    mask: LiveTensor | None,
+    dropout: float,
+    is_causal: bool,
+    scale: float | None,
+    window: int | None,
+    softcap: float | None,
+    out: LiveTensor,
+) -> list[Route]:
+    """As ExecuTorch's operator, with a sliding window and soft-capping."""
+    return _updating_attention(
+        q, k, v, key_cache, value_cache, start_pos, mask, dropout, is_causal, scale, window, softcap, out
+    )
+
+
+def _updating_attention(
+    q: LiveTensor,
+    k: LiveTensor,
+    v: LiveTensor,
+    key_cache: LiveTensor,
+    value_cache: LiveTensor,
+    start_pos: LiveInt,
+    *rest: Any,
+) -> list[Route]:
+    """Store this call's keys and values in the caches. Then `cached_attention`, which takes the rest."""
     check(q.rank == 4 and k.rank == 4 and q.shape[1] == k.shape[1], "query and key must have the same length")
     updates = [cache_update(k, key_cache, start_pos), cache_update(v, value_cache, start_pos)]
-    routes = cached_attention(q, key_cache, value_cache, start_pos, mask, dropout, is_causal, scale, out)
+    routes = cached_attention(q, key_cache, value_cache, start_pos, *rest)
     return [replace(route, dispatches=[*updates, *route.dispatches]) for route in routes]
 
 
@@ -336,6 +401,8 @@ def cached_attention(
     dropout: float,
     is_causal: bool,
     scale: float | None,
+    window: int | None,
+    softcap: float | None,
     out: LiveTensor,
 ) -> list[Route]:
     """Attention over caches that already contain the tokens of this call. Causal, unless there is a mask."""
@@ -351,6 +418,8 @@ def cached_attention(
         causal=causal,
         mask=mask,
         scale=scale,
+        window=window,
+        softcap=softcap,
     )
 
 

@@ -274,6 +274,9 @@ for width in (256, 224, 32, 8, 6):  # the widest that fit into workgroup memory,
     sample("sdpa_with_kv_cache", lambda n, d=width: [
         X(1, n, 4, d), X(1, n, 2, d), X(1, n, 2, d), X(1, 16, 2, d), X(1, 16, 2, d), Position(), n, None, 0.0,
         True, None, X(1, n, 4, d)])  # fmt: skip
+    sample("pteron.sdpa_with_kv_cache", lambda n, d=width: [
+        X(1, n, 4, d), X(1, n, 2, d), X(1, n, 2, d), X(1, 16, 2, d), X(1, 16, 2, d), Position(), n, None, 0.0,
+        True, None, 5, 30.0, X(1, n, 4, d)])  # fmt: skip
     sample("custom_sdpa", lambda n, d=width: [
         X(1, n, 4, d), X(1, 16, 2, d), X(1, 16, 2, d), Position(), None, 0.0, True, None,
         X(1, n, 4, d)])  # fmt: skip
@@ -292,7 +295,7 @@ sample("et_vk.apply_rotary_emb_hf", lambda n: [
 for table, row in ((F(16, 8), Position()), (F(LARGEST, 4), None)):
     sample("pteron.rotary_sdpa_with_kv_cache", lambda n, t=table, r=row: [
         X(1, n, 4, 8), X(1, n, 2, 8), X(1, n, 2, 8), t, t, r, X(1, 16, 2, 8), X(1, 16, 2, 8), Position(),
-        None, 0.0, True, None, [X(1, n, 4, 8), X(1, n, 4, 8)]])  # fmt: skip
+        None, 0.0, True, None, None, None, [X(1, n, 4, 8), X(1, n, 4, 8)]])  # fmt: skip
 sample("et_vk.apply_rotary_emb_interleaved", lambda n: [X(1, n, 8), F(n, 8), X(1, n, 8)])
 
 # -- normalisation -------------------------------------------------------------------------------------

@@ -46,11 +46,11 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     var seen = false;
     var top = 0.0;
     var total = 0.0;
-    for (var t = 0u; t < keys; t++) {
+    for (var t = first_key(s); t < keys; t++) {
         let first = k_first + t * p.k_length;
         var partial = vec4<f32>(0.0);
         for (var d = 0u; d < QUADS; d++) { partial += query[d] * k_row(first, d); }
-        var score = dot(partial, vec4<f32>(1.0));
+        var score = capped(dot(partial, vec4<f32>(1.0)));
 //#if HAS_MASK
         let m = mask_at(b * p.mask_batch + h * p.mask_head + s * p.mask_length + t * p.mask_key);
         if (MASK_IS_BOOL) { if (m == mask_t(0)) { continue; } } else { score += f32(m); }

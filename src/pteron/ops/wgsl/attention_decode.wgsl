@@ -28,7 +28,7 @@ fn main(
     let s = (i / p.chunks) % p.length;
     let h = (i / (p.chunks * p.length)) % sets * TOGETHER;
     let b = i / (p.chunks * p.length * sets);
-    let from_key = chunk * chunk_length(s);
+    let from_key = first_key(s) + chunk * chunk_length(s);
     let to_key = min(from_key + chunk_length(s), visible_keys(s));
     if (from_key >= to_key) { return; }
 
@@ -57,7 +57,7 @@ fn main(
             for (var n = 0u; n < TOGETHER; n++) { partial[n] = fma(query[n][d], key, partial[n]); }
         }
         for (var n = 0u; n < TOGETHER; n++) {
-            let score = dot(partial[n], vec4<f32>(1.0));
+            let score = capped(dot(partial[n], vec4<f32>(1.0)));
             let new_top = max(top[n], score);
             fade[n] = exp(top[n] - new_top);
             weight[n] = exp(score - new_top);

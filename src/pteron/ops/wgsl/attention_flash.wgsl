@@ -50,7 +50,7 @@ fn main(
     for (var r = 0u; r < 8u; r++) { sums[r] = vec4<f32>(0.0); }
     // The last query of the tile sees the most keys. Later keys are not read.
     let keys = visible_keys(min(first_query + TILE - 1u, last_query));
-    for (var t = 0u; t < keys; t += TILE) {
+    for (var t = first_key(first_query); t < keys; t += TILE) {
         var scores: array<vec4<f32>, EACH>;
         for (var j = 0u; j < EACH; j++) { scores[j] = vec4<f32>(0.0); }
         for (var start = 0u; start < QUADS; start += SLICE) {

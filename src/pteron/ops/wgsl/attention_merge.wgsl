@@ -16,7 +16,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     let s = row % p.length;
     let h = (row / p.length) % p.heads;
     let b = row / (p.length * p.heads);
-    let keys = visible_keys(s);
+    let keys = visible_keys(s) - first_key(s);
     let each = max(chunk_length(s), 1u);
     var top = LOWEST;
     var total = 0.0;

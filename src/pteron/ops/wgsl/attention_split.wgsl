@@ -33,7 +33,7 @@ fn main(
     let b = i / (together * p.chunks * key_heads);
     let h = key_head * p.sharing + member / p.length;
     let s = member % p.length;
-    let from_key = chunk * chunk_length(s);
+    let from_key = first_key(s) + chunk * chunk_length(s);
     let to_key = min(from_key + chunk_length(s), visible_keys(s));
     if (from_key >= to_key) { return; }
 

@@ -66,7 +66,7 @@ fn main(
     var total: array<f32, ROWS>;  // the sum of the weights of this lane's keys
     var sum: array<array<vec4<f32>, ROWS>, SHARE>;
     for (var r = 0u; r < ROWS; r++) { top[r] = LOWEST; }
-    for (var t = 0u; t < last; t += KEYS) {
+    for (var t = first_key(row / p.sharing); t < last; t += KEYS) {
         let key = t + 4u * lane + FOUR;
         var at = k_first + min(key, vec4<u32>(last - 1u)) * k_step;
         var x = array<vec4<f32>, ROWS>();  // the scores of this lane's four keys, then their weights
@@ -78,8 +78,8 @@ fn main(
             at += 1u;
         }
 //#each r ROWS
-        let seen = key < vec4<u32>(subgroupBroadcast(keys[r / 8u], r % 8u));
-        let score = select(vec4<f32>(LOWEST), x[r], seen);
+        let seen = are_seen(key, subgroupBroadcast(keys[r / 8u], r % 8u));
+        let score = select(vec4<f32>(LOWEST), capped4(x[r]), seen);
         let new_top = max(top[r], highest(score));
         let fade = exp(top[r] - new_top);
         x[r] = exp(score - new_top);

@@ -6,7 +6,7 @@ const QUADS = WIDTH / 4u;
 // The number of keys per chunk, except the last chunk. It grows with the number of visible keys, so all
 // workgroups have work in a long context, and the number of chunks stays small.
 fn chunk_length(s: u32) -> u32 {
-    let steps = (visible_keys(s) + STEP - 1u) / STEP;
+    let steps = (visible_keys(s) - first_key(s) + STEP - 1u) / STEP;
     return (steps + p.chunks - 1u) / p.chunks * STEP;
 }
 fn row_of(b: u32, h: u32, s: u32) -> u32 { return (b * p.heads + h) * p.length + s; }

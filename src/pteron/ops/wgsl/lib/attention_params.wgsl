@@ -5,6 +5,9 @@ struct Params {
 //#if HAS_MASK
     mask_batch: u32, mask_head: u32, mask_length: u32, mask_key: u32,
 //#end
+//#if SOFTCAP
+    softcap: f32,
+//#end
 //#if SPLIT
     chunks: u32,
 //#end
@@ -23,3 +26,26 @@ fn visible_keys(s: u32) -> u32 {
     if (CAUSAL) { keys = min(keys, u32(start_pos.x) + s + 1u); }
     return keys;
 }
+
+// The first of them. WINDOW is the largest number of keys that a query sees; 0: all up to its own.
+fn first_key(s: u32) -> u32 {
+    let end = visible_keys(s);
+    return select(0u, end - WINDOW, WINDOW > 0u && end > WINDOW);
+}
+
+// Which keys are visible to a query that sees keys before `end`.
+fn are_seen(keys: vec4<u32>, end: u32) -> vec4<bool> {
+    var seen = keys < vec4<u32>(end);
+    if (WINDOW > 0u) { seen = seen & (keys + WINDOW >= vec4<u32>(end)); }
+    return seen;
+}
+
+// Scores after soft-capping, if there is any.
+fn capped4(scores: vec4<f32>) -> vec4<f32> {
+    var result = scores;
+//#if SOFTCAP
+    result = p.softcap * tanh4(scores / p.softcap);
+//#end
+    return result;
+}
+fn capped(score: f32) -> f32 { return capped4(vec4<f32>(score)).x; }
