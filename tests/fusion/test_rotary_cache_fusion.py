@@ -150,7 +150,7 @@ def turn_halves(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.
 @pytest.mark.parametrize("width", [8, 12])
 def test_each_batch_has_its_own_rows_in_the_caches(device: Device, width: int, dtype: torch.dtype) -> None:
     """The table row and the cache position are different here. Other rows of the caches do not change."""
-    batch, capacity, shared = 3, 11, 2
+    batch, capacity, shared, window = 3, 11, 2, 5
     angles = torch.randn(20, 8)
 
     def make(length: int, row: int, position: int) -> list[Any]:
@@ -158,7 +158,7 @@ def test_each_batch_has_its_own_rows_in_the_caches(device: Device, width: int, d
         qkv = [torch.randn(batch, length, h, width).to(dtype) for h in heads]
         caches = [torch.randn(batch, capacity, shared, width).to(dtype) for _ in range(2)]
         tables = [angles.cos(), angles.sin()]
-        return [*qkv, *tables, Sym(row), *caches, Sym(position), None, 0.0, True, None]
+        return [*qkv, *tables, Sym(row), *caches, Sym(position), None, 0.0, True, None, window, None]
 
     largest = make(capacity, 0, 0)
     node = OneNode(device, FUSED, largest, [largest[0], largest[0]], True)
@@ -172,7 +172,8 @@ def test_each_batch_has_its_own_rows_in_the_caches(device: Device, width: int, d
         keys[:, position : position + length] = turn_halves(k, cos[rows], sin[rows])
         values[:, position : position + length] = v
         seen = position + length
-        mask = torch.arange(seen) <= torch.arange(position, seen)[:, None]
+        behind = torch.arange(position, seen)[:, None] - torch.arange(seen)
+        mask = (behind >= 0) & (behind < window)
         y = torch.nn.functional.scaled_dot_product_attention(
             *(x[:, :seen].transpose(1, 2).double() for x in (turned, keys, values)),
             attn_mask=mask,

@@ -47,10 +47,11 @@ class Architecture:
     fused_gate_up: bool = False  # the tensor `ffn_up` has the rows of the gate, then those of up
     learned_positions: bool = False  # a table `position_embd`, instead of rotation
     scales_embedding: bool = False  # tokens' vectors are multiplied by sqrt(width)
-    full_every: int = 1  # each layer of such a number sees all keys, the others see the window
-    unrotated_every: int = 0  # each layer of such a number does not rotate; 0: all rotate
+    full_every: int = 0  # of such a number of layers, the last sees all keys, the others see the window
+    unrotated_every: int = 0  # of such a number of layers, the last does not rotate; 0: all rotate
     local_base: float | None = None  # the rotary base of layers with a window, if it is another
     # How files store it.
     pairs_in_gguf: bool = False  # q and k for rotation of pairs (2i, 2i+1) instead of halves (i, i + D/2)
     hf_names: Mapping[str, str] = field(default_factory=lambda: LLAMA_NAMES, compare=False, repr=False)
+    hf_transposed: bool = False  # Hugging Face stores the matrices of layers as [in, out]
     hf_norm_offset: float = 0.0  # what Hugging Face's norms add to their weights; GGUF has the sum

@@ -40,7 +40,7 @@ class Layer:
 class Config:
     architecture: Architecture
     name: str
-    layers: tuple[Layer, ...]
+    layers: tuple[Layer, ...] = field(repr=False)
     width: int
     hidden: int
     heads: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil, floor, log, pi
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,3 +34,22 @@ def halves_from_pairs(heads: int, size: int, turned: int) -> NDArray[np.int64]:
     rows = np.arange(heads * size).reshape(heads, size)
     pairs = rows[:, :turned].reshape(heads, turned // 2, 2).swapaxes(1, 2).reshape(heads, turned)
     return np.concatenate([pairs, rows[:, turned:]], axis=1).reshape(-1)
+
+
+def yarn(
+    base: float, size: int, factor: float, first_context: int, fast: float = 32.0, slow: float = 1.0
+) -> tuple[NDArray[np.float64], float]:
+    """Frequencies for a context that is `factor` times the first one, and what cos and sin are multiplied by.
+
+    A pair that turns at least `fast` times in the first context stays as it is. A pair that turns at most
+    `slow` times is divided by the factor. Those between are blended.
+    """
+
+    def pair_that_turns(times: float) -> float:
+        return size * log(first_context / (times * 2 * pi)) / (2 * log(base))
+
+    first = max(floor(pair_that_turns(fast)), 0)
+    last = min(ceil(pair_that_turns(slow)), size - 1)
+    slowed = np.clip((np.arange(size // 2) - first) / max(last - first, 0.001), 0, 1)
+    values = frequencies(base, size) * (1 - slowed + slowed / factor)
+    return values, 0.1 * log(factor) + 1 if factor > 1 else 1.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+
 from pteron.llm.architectures.architecture import Activation, NormKind
 from pteron.llm.architectures.config import Rotary
 from pteron.llm.architectures.rotary import rotation_tables
@@ -78,7 +80,7 @@ class GraphLayers:
         return self.builder.call("aten.mul.Tensor", a, b, shape=a.shape)
 
     def scale(self, x: Value, factor: float) -> Value:
-        return self.builder.call("aten.mul.Scalar", x, factor, shape=x.shape)
+        return self.multiply(x, self._prepacked(np.array([factor], np.float32)))
 
     def softcap(self, x: Value, cap: float) -> Value:
         bounded = self.builder.call("aten.tanh.default", self.scale(x, 1 / cap), shape=x.shape)

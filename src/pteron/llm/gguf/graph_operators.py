@@ -59,9 +59,10 @@ class GraphOperators(GraphLayers):
         return self.weights.head().product(self.builder, x)
 
     def attend(self, q: Value, k: Value, v: Value, window: int | None) -> Value:
-        g = self.builder
+        g, softcap = self.builder, self.config.attention_softcap
+        is_stock = window is None and softcap is None
         return g.call(
-            "sdpa_with_kv_cache.default",
+            "sdpa_with_kv_cache.default" if is_stock else "pteron.sdpa_with_kv_cache.default",
             q,
             k,
             v,
@@ -73,5 +74,6 @@ class GraphOperators(GraphLayers):
             0.0,  # no dropout
             True,  # causal
             self.config.attention_scale,
+            *(() if is_stock else (window, softcap)),
             shape=q.shape,
         )

@@ -8,6 +8,8 @@ from functools import reduce
 
 import numpy as np
 
+from pteron.errors import UnsupportedError
+from pteron.llm.architectures.config import Config
 from pteron.llm.architectures.tensors import Floats, Tensors
 from pteron.llm.architectures.transformer import Rows
 from pteron.llm.gguf.delegate_builder import DelegateBuilder, Value
@@ -15,6 +17,20 @@ from pteron.llm.gguf.quantize import Quantized, quantize
 from pteron.llm.gguf.weights import EMBEDDING, HEAD, Weights
 
 COMPARED_ROWS = 128  # of each matrix, to see how much rounding changed it
+
+
+def check_stock_attention(config: Config, source: str) -> None:
+    """Refuse a model whose attention needs an operator of Pteron's own."""
+    needs = {
+        "a sliding window": any(layer.window is not None for layer in config.layers),
+        "soft-capping": config.attention_softcap is not None,
+    }
+    if any(needs.values()):
+        missing = " and ".join(name for name, is_needed in needs.items() if is_needed)
+        raise UnsupportedError(
+            f"{source}: the attention of {config.architecture.name} has {missing}, which ExecuTorch's "
+            "operators do not have: convert it without --stock"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def open_folder(folder: Path) -> Checkpoint | EncoderCheckpoint:
 
 
 def _decoder(folder: Path, settings: Settings, family: Architecture) -> Checkpoint:
-    naming = Naming(family.hf_names, family.hf_norm_offset)
+    naming = Naming(family.hf_names, family.hf_norm_offset, family.hf_transposed)
     tensors = FolderTensors(str(folder), read_tensors(folder), naming)
     if settings.get(bool, "tie_word_embeddings", default="output.weight" not in tensors):
         tensors.drop("output.weight")

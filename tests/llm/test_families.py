@@ -1,0 +1,58 @@
+"""Every family, from GGUF files and from folders: the logits of transformers, for prompts and while decoding, beyond any window."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pteron
+import pteron.llm
+from pteron.devices import Device
+from pteron.errors import UnsupportedError
+from pteron.llm.gguf.numpy_operators import reference
+from pteron.llm.sources import open_decoder
+from tests.llm.gguf_families import FAMILIES, Family, logits, model, write_gguf
+from tests.llm.tiny_decoders import write_folder
+
+TOKENS = [int(token) for token in np.random.default_rng(7).integers(3, 250, 40)]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> Family:
+    return FAMILIES[request.param]
+
+
+def test_logits_are_those_of_transformers(family: Family, tmp_path: Path, device: Device) -> None:
+    original = model(family)
+    source = write_gguf(tmp_path / "tiny.gguf", family, original)
+    tokens = TOKENS[: family.context]
+    wanted = logits(original, tokens)
+    size = wanted.max() - wanted.min()
+    for path in (source, write_folder(tmp_path / "tiny", original)):
+        checkpoint = open_decoder(path)
+        computed = reference(checkpoint.config, checkpoint.tensors, tokens).logits()
+        np.testing.assert_allclose(computed, wanted, rtol=0, atol=1e-4 * size, err_msg=path.name)
+    made = pteron.llm.convert(source, tmp_path / "tiny.pte", max_seq_len=20, max_context=family.context)
+    assert made.architecture == family.architecture
+    with pteron.load(made.path, device=device, tune=False) as program:
+        method = program.method()
+        for pieces in ([20, 1, 1, 12, 1], [5, 1, 11, 3, 17]):
+            state, start = method.new_state(), 0
+            for length in pieces:
+                if start + length > len(tokens):
+                    break
+                got = method(np.array([tokens[start : start + length]]), np.array([start]), state=state)
+                start += length
+                np.testing.assert_allclose(got[0], wanted[start - 1], rtol=0, atol=2e-4 * size)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("gemma2", "a sliding window and soft-capping"), ("phi3", "a sliding window")]
+)
+def test_stock_operators_have_no_window(name: str, reason: str, tmp_path: Path) -> None:
+    source = write_gguf(tmp_path / "tiny.gguf", FAMILIES[name], model(FAMILIES[name]))
+    with pytest.raises(UnsupportedError, match=f"{name} has {reason}.*without --stock"):
+        pteron.llm.convert(source, tmp_path / "tiny.pte", stock=True)
+    assert not (tmp_path / "tiny.pte").exists()
