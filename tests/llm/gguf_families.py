@@ -201,13 +201,12 @@ def model(family: Family) -> Any:
         "intermediate_size": HIDDEN,
         "num_hidden_layers": family.layers,
         "num_attention_heads": HEADS,
-        "num_key_value_heads": KV_HEADS,
+        **({"n_inner": HIDDEN} if family.model_type == "gpt2" else {"num_key_value_heads": KV_HEADS}),
         "max_position_embeddings": CONTEXT,
         "tie_word_embeddings": family.model_type in ("gemma", "gemma2", "gpt2"),
         "bos_token_id": 1,
         "eos_token_id": 2,
         "pad_token_id": None,
-        **({"n_inner": HIDDEN} if family.model_type == "gpt2" else {}),
         **family.options,
     }
     config = transformers.AutoConfig.for_model(family.model_type, **options)

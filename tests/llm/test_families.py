@@ -1,4 +1,7 @@
-"""Every family, from GGUF files and from folders: the logits of transformers, for prompts and while decoding, beyond any window."""
+"""Every family, from GGUF files and from folders, gives the logits of transformers.
+
+Prompts and single tokens are fed, at positions beyond any window.
+"""
 
 from __future__ import annotations
 
