@@ -48,7 +48,7 @@ def _operator(lowering: Lowering, kernel: str, ids: Sequence[int]) -> tuple[str,
         return MASKED_SELECT, [lowering.read(ids[0]), lowering.read(ids[1])]
     if kernel == "aten::index.Tensor_out":
         x, indices = lowering.read(ids[0]), lowering.read(ids[1])
-        # A mask that stands alone: x[mask].
+        # An index with only one mask: x[mask].
         mask = indices[0] if isinstance(indices, tuple) and len(indices) == 1 else None
         if isinstance(mask, Tensor) and mask.dtype is DType.bool:
             return SELECT_ROWS, [x, mask]
