@@ -237,7 +237,7 @@ def _check_only_match(
 def _in_order(
     values: Sequence[int], args: Sequence[int], fits: Callable[[int, int], bool]
 ) -> list[int] | None:
-    """For each value, the position of the first argument that fits it, after the arguments of earlier values."""
+    """For each value, the position of the first fitting argument after those of earlier values."""
     places: list[int] = []
     at = 0
     for value in values:
