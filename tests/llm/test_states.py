@@ -1,6 +1,8 @@
 """KV states of a language model under faults: interrupts, memory that runs out, a lost device, pickling."""
 
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -71,3 +73,18 @@ def test_a_model_pickles_as_its_file(model_folder):
     with pickle.loads(data) as again:
         assert again.context_length == 32
         assert answer(again, again.session()) == wanted
+
+
+def test_a_closed_model_is_freed_without_a_collection(model_folder):
+    gc.collect()
+    gc.disable()
+    try:
+        llm = pteron.llm.load(model_folder / "model.pte")
+        answer(llm, llm.session())
+        llm.generate(PROMPT, max_new_tokens=2)
+        llm.close()
+        watched = [weakref.ref(llm), weakref.ref(llm.program)]
+        del llm
+        assert [ref() for ref in watched] == [None, None]
+    finally:
+        gc.enable()

@@ -155,7 +155,9 @@ class Answer:
     ) -> Generator[Piece | None, None, None]:
         """Each step runs the program once: None for a part of the prompt, then pieces."""
         self._clock.start()
-        source = nullcontext(session) if session else self._model.sessions.borrow(self._window.tokens)
+        source = (
+            nullcontext(session) if session else self._model.sessions.borrow(self._model, self._window.tokens)
+        )
         with source as taken, taken.turn(stream):
             self._cached = taken.common_prefix(self._window.tokens)
             logits = yield from self._read(taken, self._window.tokens)

@@ -208,7 +208,7 @@ class LanguageModel:
             if chat_template
             else None
         )
-        self.sessions = SessionPool(self)
+        self.sessions = SessionPool()
         self._containing: dict[tuple[str, ...], frozenset[int]] = {}
         self.context_length = decoder.context_length
         self.max_length = decoder.max_length

@@ -143,8 +143,7 @@ class SessionPool:
     an idle session is reused, and the KV state of a busy one is copied.
     """
 
-    def __init__(self, model: LanguageModel) -> None:
-        self._model = model
+    def __init__(self) -> None:
         self._idle: list[Session] = []
         self._busy: list[Session] = []
         self._lock = threading.Lock()
@@ -154,8 +153,8 @@ class SessionPool:
         return len(self._idle)
 
     @contextmanager
-    def borrow(self, prompt: Sequence[int]) -> Iterator[Session]:
-        session = self._take(prompt)
+    def borrow(self, model: LanguageModel, prompt: Sequence[int]) -> Iterator[Session]:
+        session = self._take(model, prompt)
         try:
             yield session
         finally:
@@ -163,12 +162,12 @@ class SessionPool:
                 self._busy.remove(session)
                 self._idle.append(session)
 
-    def _take(self, prompt: Sequence[int]) -> Session:
+    def _take(self, model: LanguageModel, prompt: Sequence[int]) -> Session:
         def knows(session: Session) -> int:
             return session.common_prefix(prompt)
 
         with self._lock:
-            session = max(self._idle, key=knows, default=None) or Session(self._model)
+            session = max(self._idle, key=knows, default=None) or Session(model)
             if session in self._idle:
                 self._idle.remove(session)
             most = max(self._busy, key=knows, default=None)
