@@ -87,12 +87,17 @@ def test_awaiting_does_not_block_the_event_loop(method):
 def test_a_timeout_raises_and_the_result_comes_later(method):
     given = inputs_at(method, 128)
     wanted = method(*given)
-    pending = method.submit(*given)
-    try:
-        pending.result(timeout=0)
-    except pteron.DeviceError as error:
-        assert "timeout=" in str(error)
-    np.testing.assert_array_equal(pending.result()[0], wanted)
+    timeouts = []
+    for _ in range(20):  # a fast GPU may have finished some of them
+        _before = [method(*given, keep_on_gpu=True) for _ in range(20)]
+        pending = method.submit(*given)
+        try:
+            pending.result(timeout=0)
+        except pteron.DeviceError as error:
+            timeouts.append(str(error))
+        np.testing.assert_array_equal(pending.result()[0], wanted)
+    assert timeouts
+    assert all("timeout=" in message for message in timeouts)
     np.testing.assert_array_equal(method(*given), wanted)
 
 

@@ -40,6 +40,8 @@ HEAD = """\
   fits its live sizes. Kernels marked ◦ need subgroups or half precision.
 - **int32\\***: a result outside of 32 bits wraps around. In torch's int64 it does not. Positions and sizes
   never wrap: the host computes them, and refuses values that do not fit.
+- **Indices** in an input are checked before a call: one that is out of range is an error. An index that the
+  program computes on the GPU is not checked: one that is out of range is replaced by a valid one.
 """
 
 # Operators whose integer results may be larger than their operands.
