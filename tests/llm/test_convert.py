@@ -328,12 +328,23 @@ class TestTokenizer:
             ("smollm", ["I", "'ve", "Ġ", "1", "2", "3", "4", "Ġdogs", "!!", "ĊĠĠ", "Ġok"]),
             ("qwen2", ["I", "'ve", "Ġ", "1", "2", "3", "4", "Ġdogs", "!!Ċ", "ĠĠ", "Ġok"]),
             ("llama-bpe", ["I", "'ve", "Ġ", "123", "4", "Ġdogs", "!!Ċ", "ĠĠ", "Ġok"]),
+            ("dbrx", ["I", "'ve", "Ġ", "123", "4", "Ġdogs", "!!Ċ", "ĠĠ", "Ġok"]),
+            ("tekken", ["I", "'ve", "Ġ", "1", "2", "3", "4", "Ġdogs", "!!Ċ", "ĠĠ", "Ġok"]),
+            ("gpt-4o", ["I've", "Ġ", "123", "4", "Ġdogs", "!!Ċ", "ĠĠ", "Ġok"]),
         ],
     )
     def test_ways_to_split(self, pre: str, pieces: list[str]) -> None:
-        from pteron.llm.gguf.vocabulary import SPLITS
+        from pteron.llm.gguf.splits import SPLITS
 
-        assert [piece for piece, _ in SPLITS[pre]().pre_tokenize_str("I've 1234 dogs!!\n   ok")] == pieces
+        split = SPLITS[pre].pre_tokenizer()
+        assert [piece for piece, _ in split.pre_tokenize_str("I've 1234 dogs!!\n   ok")] == pieces
+
+    def test_capitals_begin_words_where_the_vocabulary_was_made_so(self) -> None:
+        from pteron.llm.gguf.splits import SPLITS
+
+        for pre in ("tekken", "gpt-4o"):
+            found = SPLITS[pre].pre_tokenizer().pre_tokenize_str(" DogsAndCATS/\n")
+            assert [piece for piece, _ in found] == ["ĠDogs", "And", "CATS", "/Ċ"]
 
     def test_sentence_piece(self) -> None:
         from pteron.llm.gguf.vocabulary import read_vocabulary

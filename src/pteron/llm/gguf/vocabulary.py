@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
 
 from pteron.errors import FormatError, UnsupportedError
 from pteron.llm.architectures.model_vocabulary import ENDINGS, Vocabulary
 from pteron.llm.gguf.source import GgufFile
+from pteron.llm.gguf.splits import SPLITS
 from pteron.llm.gguf.word_pieces import word_piece_tokenizer
 
 T = TypeVar("T")
@@ -38,7 +39,8 @@ def read_vocabulary(file: GgufFile) -> Vocabulary:
     if len(types) != len(tokens) or len(set(tokens)) != len(tokens):
         raise FormatError(f"{file.name}: {len(tokens)} tokens with {len(types)} types, or some of them twice")
     pre = file.get("tokenizer.ggml.pre", str, "default")
-    add_bos = file.get("tokenizer.ggml.add_bos_token", bool, kind == "llama" or pre == "llama-bpe")
+    usual = kind == "llama" or (kind == "gpt2" and pre in SPLITS and SPLITS[pre].adds_bos)
+    add_bos = file.get("tokenizer.ggml.add_bos_token", bool, usual)
     bos = _token(file, "bos", tokens)
     if kind == "bert":
         tokenizer = word_piece_tokenizer(file, tokens)
@@ -112,12 +114,12 @@ def _byte_level(file: GgufFile, tokens: list[str], pre: str) -> Tokenizer:
         )
     vocabulary = {text: token for token, text in enumerate(tokens)}
     merges = [_merge(file, line, vocabulary) for line in _items(file, "tokenizer.ggml.merges", str)]
-    # Tokens of these vocabularies need not be reachable by merges: a piece that is a token is taken whole.
-    model = models.BPE(vocab=vocabulary, merges=merges, ignore_merges=pre in ("llama-bpe", "tekken"))
+    split = SPLITS[pre]
+    model = models.BPE(vocab=vocabulary, merges=merges, ignore_merges=split.whole_tokens)
     tokenizer = Tokenizer(model)
-    if pre in ("qwen2", "deepseek-r1-qwen"):
+    if split.composes:
         tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = SPLITS[pre]()
+    tokenizer.pre_tokenizer = split.pre_tokenizer()
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     return tokenizer
@@ -128,50 +130,6 @@ def _merge(file: GgufFile, line: str, vocabulary: dict[str, int]) -> tuple[str, 
     if left not in vocabulary or right not in vocabulary or left + right not in vocabulary:
         raise FormatError(f"{file.name}: the merge {line!r} is not of tokens in the vocabulary")
     return left, right
-
-
-def _gpt2_pieces() -> Any:
-    return pre_tokenizers.ByteLevel(add_prefix_space=False)
-
-
-def _smollm_pieces() -> Any:
-    return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), _gpt2_pieces()])
-
-
-def _pieces(pattern: str) -> Callable[[], Any]:
-    def split() -> Any:
-        return pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Split(Regex(pattern), "isolated"),
-                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-            ]
-        )
-
-    return split
-
-
-_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-_WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
-_REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_LLAMA_3 = _pieces(rf"{_CONTRACTIONS}|{_WORDS}|\p{{N}}{{1,3}}|{_REST}")
-_QWEN_2 = _pieces(rf"{_CONTRACTIONS}|{_WORDS}|\p{{N}}|{_REST}")
-_UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
-_TEKKEN = _pieces(
-    rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+|[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]+[{_LOWER}]*"
-    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-
-# By the name that llama.cpp gives to each way of cutting text into pieces.
-SPLITS: dict[str, Callable[[], Any]] = {
-    "default": _gpt2_pieces,
-    "gpt-2": _gpt2_pieces,
-    "smollm": _smollm_pieces,
-    "llama-bpe": _LLAMA_3,
-    "llama3": _LLAMA_3,
-    "qwen2": _QWEN_2,
-    "deepseek-r1-qwen": _QWEN_2,
-    "tekken": _TEKKEN,
-}
 
 
 # -- "llama": SentencePiece, which merges by score and spells unknown characters in bytes ---------------
