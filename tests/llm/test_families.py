@@ -14,6 +14,7 @@ import pteron
 import pteron.llm
 from pteron.devices import Device
 from pteron.errors import UnsupportedError
+from pteron.llm.architectures.families import ARCHITECTURES
 from pteron.llm.gguf.numpy_operators import reference
 from pteron.llm.sources import open_decoder
 from tests.llm.gguf_families import FAMILIES, Family, logits, model, write_gguf
@@ -59,3 +60,19 @@ def test_stock_operators_have_no_window(name: str, reason: str, tmp_path: Path) 
     with pytest.raises(UnsupportedError, match=f"{name} has {reason}.*without --stock"):
         pteron.llm.convert(source, tmp_path / "tiny.pte", stock=True)
     assert not (tmp_path / "tiny.pte").exists()
+
+
+def test_the_document_lists_every_family() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "language-models.md").read_text("utf-8")
+    rows = [
+        [cell.strip() for cell in line.split("|")[2:4]]
+        for line in document.splitlines()
+        if line.startswith("| ")
+    ]
+    listed = {(name.strip("`"), kind.strip("`")) for name, kind in rows}
+    families = {
+        (family.name, kind) for family in ARCHITECTURES.values() for kind in family.model_types or ("",)
+    }
+    assert families <= listed
+    tested = {(family.architecture, family.model_type) for family in FAMILIES.values()}
+    assert {name for name, _ in families} <= {name for name, _ in tested}
