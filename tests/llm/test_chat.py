@@ -9,14 +9,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from pteron.cli import chat_input
+from pteron.cli.chat import COMMANDS
 from pteron.cli.commands import app
 from pteron.cli.language import cancelled_by_interrupt
 from pteron.errors import InputError, PteronError
-from pteron.llm import ChatTemplate, LanguageModel
+from pteron.llm import ChatTemplate, LanguageModel, model
+from pteron.llm.options import split
 
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
 
@@ -105,22 +109,144 @@ def test_generate_refuses_what_it_cannot_do(model_folder: Path) -> None:
     assert "the prompt has 500 tokens" in result.stderr.replace("\n", " ")
 
 
-def test_chat_remembers_and_resets(llm: LanguageModel, model_folder: Path) -> None:
-    lines = "hi\nagain\n/stats\n/reset\nhi\n/nonsense\n/exit\n"
-    arguments = ["chat", str(model_folder / "model.pte"), "-n", "6", "--temp", "0"]
-    result = CliRunner().invoke(app, arguments, input=lines)
-    assert result.exit_code == 0, result.output
-    first = llm.generate([{"role": "user", "content": "hi"}], max_new_tokens=6).text
-    history = [
-        {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": first},
-        {"role": "user", "content": "again"},
-    ]
-    second = llm.generate(history, max_new_tokens=6).text
-    assert result.stdout.count(first) == 2
-    assert second in result.stdout
-    assert "cached" in result.stdout
-    assert "/reset" in result.stdout  # the answer to a command that is none
+def test_generate_reads_standard_input(llm: LanguageModel, model_folder: Path) -> None:
+    model = str(model_folder / "model.pte")
+    for more in ([], ["-f", "-"]):
+        result = CliRunner().invoke(
+            app, ["generate", model, "-n", "4", "--temp", "0", *more], input="hello\n"
+        )
+        assert result.stdout == llm.generate("hello", max_new_tokens=4).text + "\n"
+    result = CliRunner().invoke(app, ["generate", model], input="")
+    assert result.exit_code == 1 and "the prompt is empty" in result.stderr
+    result = CliRunner().invoke(app, ["generate", model, "-p", "a", "-f", "b"])
+    assert result.exit_code == 2 and "cannot be used together" in result.stderr
+
+
+FLAGS: dict[str, tuple[str, Any]] = {
+    "temperature": ("--temp", 0.9),
+    "top_k": ("--top-k", 9),
+    "top_p": ("--top-p", 0.8),
+    "min_p": ("--min-p", 0.02),
+    "typical_p": ("--typical", 0.9),
+    "xtc_probability": ("--xtc-probability", 0.5),
+    "xtc_threshold": ("--xtc-threshold", 0.05),
+    "repetition_penalty": ("--repeat-penalty", 1.5),
+    "presence_penalty": ("--presence-penalty", 0.5),
+    "frequency_penalty": ("--frequency-penalty", 0.25),
+    "penalty_last_n": ("--repeat-last-n", 20),
+    "dry_multiplier": ("--dry-multiplier", 0.8),
+    "dry_base": ("--dry-base", 1.5),
+    "dry_allowed_length": ("--dry-allowed-length", 3),
+    "dry_last_n": ("--dry-penalty-last-n", 30),
+    "seed": ("--seed", 3),
+    "max_new_tokens": ("-n", 5),
+    "context_policy": ("--context-policy", "shift"),
+}
+
+
+def test_flags_become_options(
+    llm: LanguageModel, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(model, "split", lambda options: given.append(options) or split(options))
+    flags = [str(word) for flag in FLAGS.values() for word in flag]
+    arguments = ["generate", str(model_folder / "model.pte"), "-p", "hello", "-l", "40+1.5", "-l", "41-2"]
+    result = CliRunner().invoke(app, [*arguments, *flags])
+    want = {name: value for name, (_, value) in FLAGS.items()} | {"logit_bias": {40: 1.5, 41: -2.0}}
+    assert {name: given[0][name] for name in want} == want
+    assert result.stdout == llm.generate("hello", **want).text + "\n"
+    result = CliRunner().invoke(app, ["generate", "model.pte", "-p", "hello", "-l", "12"])
+    assert result.exit_code == 2 and "--logit-bias 12" in result.stderr
+
+
+class Chat:
+    """Runs `pteron chat` on lines of input."""
+
+    def __init__(self, llm: LanguageModel, model: Path) -> None:
+        self.llm = llm
+        self._model = str(model)
+
+    def __call__(self, *lines: str, options: tuple[str, ...] = ()) -> str:
+        arguments = ["chat", self._model, "-n", "6", "--temp", "0", *options]
+        result = CliRunner().invoke(app, arguments, input="".join(f"{line}\n" for line in lines))
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    def answers(self, *questions: str, system: str = "") -> list[str]:
+        """What the library answers."""
+        talk = [{"role": "system", "content": system}] if system else []
+        for question in questions:
+            talk.append({"role": "user", "content": question})
+            answer = self.llm.generate(talk, max_new_tokens=6, context_policy="shift")
+            talk.append({"role": "assistant", "content": answer.text})
+        return [message["content"] for message in talk if message["role"] == "assistant"]
+
+
+@pytest.fixture
+def chat(llm: LanguageModel, model_folder: Path) -> Chat:
+    return Chat(llm, model_folder / "model.pte")
+
+
+def test_chat_remembers_and_resets(chat: Chat) -> None:
+    output = chat("hi", "again", "/stats", "/reset", "hi", "/exit", "never read")
+    first, second = chat.answers("hi", "again")
+    assert output.count(first) == 2 and second in output
+    assert "cached" in output and "KV cache of" in output
+
+
+def test_messages_of_several_lines(chat: Chat, tmp_path: Path) -> None:
+    saved = tmp_path / "talk"
+    chat('"""one', "two", '"""', "three \\", "four", '"""five"""', f"/save {saved}", options=("-n", "1"))
+    messages = chat.llm.load_session(saved).messages
+    assert [m["content"] for m in messages if m["role"] == "user"] == ["one\ntwo", "three \nfour", "five"]
+
+
+def test_chat_commands(chat: Chat, tmp_path: Path) -> None:
+    output = chat(
+        "/help", "/sav x", "/nonsense", "/file", "/file /nowhere", "/system", "/load /nowhere", " /a"
+    )
+    assert all(command.names[0] in output for command in COMMANDS)
+    assert "there is no command /sav. Did you mean /save?" in output
+    assert "there is no command /nonsense. /help lists" in output
+    assert "/file needs PATH" in output and output.count("/nowhere: No such file") == 2
+    assert "there is no system prompt" in output
+    assert chat.answers(" /a")[0] in output
+
+
+def test_the_system_prompt_and_files(chat: Chat, tmp_path: Path) -> None:
+    note = tmp_path / "a note.txt"
+    note.write_text("it")
+    output = chat("/system be brief", "/system", f"/file {note}", "what?", "more")
+    assert "be brief" in output and "2 characters" in output
+    for answer in chat.answers("it\n\nwhat?", "more", system="be brief"):
+        assert answer in output
+    note.write_bytes(b"\xff")
+    assert "is not a text in UTF-8" in chat(f"/file {note}")
+
+
+def test_a_conversation_is_saved_and_continued(chat: Chat, tmp_path: Path) -> None:
+    session = tmp_path / "talk"
+    first, second = chat.answers("hi", "again", system="be")
+    options = ("--session", str(session))
+    assert first in chat("hi", options=(*options, "-sys", "be"))
+    output = chat("again", "/stats", options=options)
+    assert second in output and "goes on: 3 messages" in output
+    assert "of them cached" in output  # the KV state came from the file
+    loaded = chat(f"/load {session}", "/reset", "hi", f"/load {session}")
+    assert "goes on: 5 messages" in loaded
+    session.write_bytes(b"damaged")
+    result = CliRunner().invoke(app, ["chat", str(tmp_path / "../model.pte"), *options])
+    assert result.exit_code == 1 and session.read_bytes() == b"damaged"
+
+
+def test_a_full_context_is_told(chat: Chat) -> None:
+    long = "x" * 25
+    output = chat(long, long, options=("--context-policy", "shift"))
+    assert "the oldest 2 messages will not be read any more" in output
+    assert chat.answers(long)[0] in output
+    output = chat(long, long, options=("--context-policy", "stop"))
+    assert "/reset starts a new conversation" in output
+    assert "the answer is cut" in chat("x" * 70, options=("-n", "-1"))
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(llm: LanguageModel) -> None:
@@ -133,44 +259,83 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(llm: LanguageModel) -> None
     assert signal.getsignal(signal.SIGINT) is before
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
-def test_chat_in_a_terminal_survives_ctrl_c(model_folder: Path) -> None:
-    import pty
+# -- in a terminal --------------------------------------------------------------------------------
 
-    screen, keyboard = pty.openpty()
-    command = [sys.executable, "-m", "pteron", "chat", str(model_folder / "model.pte"), "--temp", "0"]
-    chat = subprocess.Popen(command, stdin=keyboard, stdout=keyboard, stderr=keyboard)
-    try:
+
+PROMPT = b"\x1b[0m>"
+
+
+class Terminal:
+    """A command in a pseudo-terminal: what it shows can be waited for, and keys can be pressed."""
+
+    def __init__(self, *command: str, state: Path) -> None:
+        import pty
+
+        self._screen, keyboard = pty.openpty()
+        changes = {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "XDG_STATE_HOME": str(state)}
+        streams = {"stdin": keyboard, "stdout": keyboard, "stderr": keyboard}
+        self.process = subprocess.Popen(command, env=os.environ | changes, **streams)
         os.close(keyboard)
-        _read_until(screen, b"> ")
-        _interrupt(chat, screen)  # at the prompt
-        assert b"/exit or Ctrl-D quits" in _read_until(screen, b"\n> ")
-        os.write(screen, b"hello\n")
-        _read_until(screen, b"hello\r\n")
-        os.read(screen, 1)
-        chat.send_signal(signal.SIGINT)  # in the answer, or just after it
-        _read_until(screen, b"\n> ")
-        os.write(screen, b"/stats\n")
-        assert b"prompt" in _read_until(screen, b"\n> ")
-        os.write(screen, b"/exit\n")
-        assert chat.wait(30) == 0
-    finally:
-        chat.kill()
-        chat.wait()
-    os.close(screen)
+        self._shown = b""
+
+    def wait_for(self, text: bytes) -> bytes:
+        """Read up to a text. What comes after it stays for the next call."""
+        while text not in self._shown:
+            is_alive = select.select([self._screen], [], [], 60)[0]
+            assert is_alive, f"the terminal stands still at {self._shown!r}"
+            self._shown += os.read(self._screen, 4096)
+        before, _, self._shown = self._shown.partition(text)
+        return before
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._screen, keys)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._screen)
 
 
-def _interrupt(chat: subprocess.Popen[bytes], screen: int) -> None:
-    """Ctrl-C, until it shows: input() may miss one that comes between its prompt and its waiting."""
-    for _ in range(60):
-        chat.send_signal(signal.SIGINT)
-        if select.select([screen], [], [], 1)[0]:
-            return
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_chat_in_a_terminal(llm: LanguageModel, model_folder: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "talk"
+    command = [sys.executable, "-m", "pteron", "chat", str(model_folder / "model.pte"), "-n", "4"]
+    with Terminal(*command, state=tmp_path) as screen:
+        screen.wait_for(b"KV cache of")
+        screen.wait_for(PROMPT)
+        screen.press(b"half a line\x03")  # Ctrl-C at the prompt
+        screen.wait_for(b"/exit or Ctrl-D quits")
+        screen.wait_for(PROMPT)
+        screen.press(b"\x1b[200~pasted\rlines\x1b[201~")
+        screen.wait_for(b"lines")
+        screen.press(b"\r")
+        screen.wait_for(PROMPT)
+        screen.press(b"hello\r")
+        screen.wait_for(b"hello")
+        screen.process.send_signal(signal.SIGINT)  # in the answer, or just before or after it
+        screen.wait_for(PROMPT)
+        screen.press(f"/save {saved}\r".encode())
+        screen.wait_for(b"saved")
+        screen.wait_for(PROMPT)
+        screen.press(b"\x04")  # Ctrl-D
+        assert screen.process.wait(30) == 0
+    assert llm.load_session(saved).messages[0]["content"] == "pasted\nlines"
+    with Terminal(*command, state=tmp_path) as screen:
+        screen.wait_for(PROMPT)
+        screen.press(b"\x1b[A\x1b[A")  # the line before the last of the earlier run
+        screen.wait_for(b"hello")
+        screen.press(b"\x15/exit\r")
+        assert screen.process.wait(30) == 0
 
 
-def _read_until(screen: int, end: bytes) -> bytes:
-    shown = b""
-    while not shown.endswith(end):
-        assert select.select([screen], [], [], 60)[0], f"the terminal stands still at {shown!r}"
-        shown += os.read(screen, 1)  # and not one byte more than was waited for
-    return shown
+def test_without_prompt_toolkit_there_is_readline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(chat_input, "find_spec", lambda name: None)
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda before: f"{before}typed")
+    assert chat_input.line_reader()("> ") == "> typed"
+    assert (tmp_path / "pteron" / "chat_history_readline").exists()

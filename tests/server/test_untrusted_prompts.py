@@ -20,6 +20,7 @@ from pteron.llm.bounded import Bounds, OutOfBounds, Worker
 from pteron.llm.model import Companions
 from pteron.llm.tokenizer import TooLong, prompt_worker
 from tests.llm.tiny_llama import TEMPLATE, tokenizer_json
+from tests.support.faults import each_line
 
 HELLO = [{"role": "user", "content": "hello"}]
 NESTED = (
@@ -85,6 +86,15 @@ def test_the_next_call_after_a_stop_works(worker: Worker) -> None:
     with pytest.raises(OutOfBounds):
         template.render([{"role": "user", "content": "loop"}])
     assert template.render(HELLO) == "hello"
+
+
+def test_the_call_after_an_interrupt_gets_its_own_reply(worker: Worker) -> None:
+    template = ChatTemplate("{{ messages[0].content }}", worker=worker)
+    count = 0
+    for _ in each_line(lambda: template.render(HELLO)):
+        count += 1
+        assert template.render([{"role": "user", "content": f"{count}"}]) == f"{count}"
+    assert count > 10
 
 
 def test_values_that_are_not_plain_data_are_refused(worker: Worker) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from statistics import mean, median, stdev
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pteron.cli import common, language
+from pteron.cli.progress import loading_bar, steps
 from pteron.cli.terminal import nbytes, print_json
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ def bench(
     ] = 0,
     repetitions: Annotated[int, typer.Option("-r", "--repetitions", min=1, help="Runs per test.")] = 5,
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.md,
+    as_json: common.AsJson = False,
     data: common.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
@@ -57,7 +60,7 @@ def bench(
     model = language.ready(language.located(model, from_hub))
     gpu = open_device(device)
     try:
-        with language.loading_bar(model, gpu):
+        with loading_bar(model, gpu):
             program = load(model, data_path=data, device=gpu)
         with program:
             decoder = Decoder(program)
@@ -66,11 +69,15 @@ def bench(
                 raise typer.BadParameter(
                     f"{depth + longest} tokens do not fit the context of {decoder.context_length}"
                 )
-            rows = [Runner(decoder, depth).measure(kind, length, repetitions) for kind, length in tests]
-        facts = _facts(model, gpu)
+            rows = []
+            with steps("measuring") as report:
+                for kind, length in tests:
+                    told = partial(report, f"{kind}{length}")
+                    rows.append(Runner(decoder, depth).measure(kind, length, repetitions, told))
+            facts = _facts(model, gpu, decoder)
     finally:
         gpu.close()
-    if output is Format.json:
+    if as_json or output is Format.json:
         print_json([facts | row.as_json() for row in rows])
     else:
         typer.echo("\n".join(_markdown(facts, rows)))
@@ -133,12 +140,16 @@ class Runner:
         self._random = random.Random(0)
         self._state: State = decoder.new_state()
 
-    def measure(self, kind: str, length: int, repetitions: int) -> Row:
+    def measure(
+        self, kind: str, length: int, repetitions: int, progress: Callable[[int, int], None] | None = None
+    ) -> Row:
         run: Callable[[int], None] = self._read if kind == "pp" else self._write
         row = Row(kind, length, self._depth)
         self._fill()
         run(length)  # warm-up: the first call at a shape plans
-        for _ in range(repetitions):
+        for number in range(repetitions):
+            if progress is not None:
+                progress(number, repetitions)
             wall, cpu = time.perf_counter(), time.process_time()
             run(length)
             row.cpu_seconds.append(time.process_time() - cpu)
@@ -172,7 +183,7 @@ def spread(numbers: list[float]) -> float:
     return stdev(numbers) if len(numbers) > 1 else 0.0
 
 
-def _facts(model: Path, device: Any) -> dict[str, Any]:
+def _facts(model: Path, device: Any, decoder: Decoder) -> dict[str, Any]:
     from pteron import __version__
 
     adapter = device.adapter
@@ -181,6 +192,9 @@ def _facts(model: Path, device: Any) -> dict[str, Any]:
         "test_time": datetime.now(UTC).isoformat(timespec="seconds"),
         "model_filename": str(model),
         "model_size": model.stat().st_size,
+        "n_ctx": decoder.context_length,
+        "kv_nbytes": decoder.kv_nbytes,
+        "gpu_nbytes": decoder.method.memory.total,
         "gpu_info": adapter.name,
         "backend": adapter.backend,
         "driver": adapter.driver,
@@ -208,6 +222,10 @@ def _markdown(facts: dict[str, Any], rows: list[Row]) -> Iterator[str]:
         yield _line(row_cells, widths)
     yield ""
     yield f"pteron {facts['pteron_version']} on {facts['gpu_info']} ({facts['driver']})"
+    yield (
+        f"{nbytes(facts['gpu_nbytes'])} on the GPU, {nbytes(facts['kv_nbytes'])} of it for the KV cache of "
+        f"{facts['n_ctx']} tokens"
+    )
 
 
 def _line(cells: tuple[str, ...], widths: list[int]) -> str:

@@ -22,7 +22,7 @@ from pteron.cli.inspect import inspect
 from pteron.cli.profile import profile
 from pteron.cli.run import run
 from pteron.cli.serve import serve
-from pteron.cli.terminal import complain
+from pteron.cli.terminal import complain, in_words
 from pteron.cli.tune import tune
 from pteron.errors import PteronError
 
@@ -38,14 +38,8 @@ class Commands(TyperGroup):
         except (PteronError, OSError) as error:
             if ctx.params.get("traceback"):
                 raise
-            complain(_in_words(error))
+            complain(in_words(error))
             raise typer.Exit(1) from None
-
-
-def _in_words(error: PteronError | OSError) -> str:
-    if isinstance(error, PteronError) or error.filename is None:
-        return str(error)
-    return f"{error.filename}: {error.strerror}"
 
 
 app = typer.Typer(
@@ -53,7 +47,6 @@ app = typer.Typer(
     name="pteron",
     help="Run and inspect PyTorch programs (.pte files) on any GPU.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

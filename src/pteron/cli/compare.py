@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pteron.cli import common, language
+from pteron.cli.progress import progress_console
 from pteron.cli.terminal import console, print_json
 
 
@@ -26,7 +27,7 @@ def compare(
 
     from pteron.llm import compare as compare_models
 
-    screen = language.progress_console()
+    screen = progress_console()
     columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task("comparing", total=None)

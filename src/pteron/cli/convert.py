@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pteron.cli import language
+from pteron.cli.progress import conversion_bar
 from pteron.cli.terminal import console, nbytes
 
 
@@ -42,7 +43,7 @@ def convert(
     from pteron.llm import convert as convert_model
 
     source = language.located(model, from_hub)
-    with language.conversion_bar() as report:
+    with conversion_bar() as report:
         made = convert_model(
             source,
             output,

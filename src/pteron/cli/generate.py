@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pteron.cli import common, language
-from pteron.cli.language import ModelSource, PromptBar, located, opened, progress_console, show
+from pteron.cli import common, language, sampling_flags
+from pteron.cli.language import ModelSource, located, opened, show
+from pteron.cli.progress import PromptBar, progress_console
+from pteron.cli.sampling_flags import Policy, SamplingFlags
 from pteron.cli.terminal import print_json
 
 if TYPE_CHECKING:
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
 INTERRUPTED = 130  # the usual exit code after Ctrl-C
 
 
+@sampling_flags.takes_sampling_flags
 def generate(
     model: language.Model,
+    flags: SamplingFlags,
     from_hub: language.FromHub = False,
     prompt: Annotated[str | None, typer.Option("-p", "--prompt", help="The text to continue.")] = None,
     file: Annotated[
@@ -29,17 +33,10 @@ def generate(
     chat: Annotated[
         bool, typer.Option("--chat", help="The prompt is a chat message: apply the chat template.")
     ] = False,
-    tokens: language.Tokens = -1,
-    temperature: language.Temperature = 0.8,
-    top_k: language.TopK = 40,
-    top_p: language.TopP = 0.95,
-    min_p: language.MinP = 0.05,
-    repeat_penalty: language.RepeatPenalty = 1.0,
-    seed: language.Seed = -1,
-    stop: language.Stop = None,
-    ignore_eos: language.IgnoreEnd = False,
+    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Continue after an end token.")] = False,
     allow_special: language.AllowSpecial = False,
     context: language.Context = 0,
+    policy: sampling_flags.ContextPolicy = Policy.stop,
     echo: Annotated[bool, typer.Option("--echo", help="Print the prompt before the answer.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No statistics after the answer.")] = False,
     as_json: common.AsJson = False,
@@ -47,10 +44,12 @@ def generate(
     data: common.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
-    """Continue a prompt with a language model."""
+    """Continue a prompt with a language model. Without -p and -f, the prompt is read from standard input."""
     text = _prompt(prompt, file)
     bar = PromptBar()
-    given = language.options(tokens, temperature, top_k, top_p, min_p, repeat_penalty, seed, stop, ignore_eos)
+    given = flags.options()
+    given["context_policy"] = policy.value
+    given["eos_token_id"] = [] if ignore_eos else None
     given["on_prefill"] = bar
     with opened(ModelSource(located(model, from_hub), tokenizer, data, device, context)) as llm:
         asked: Any = [{"role": "user", "content": text}] if chat else text
@@ -73,12 +72,16 @@ def generate(
 
 
 def _prompt(prompt: str | None, file: Path | None) -> str:
-    if (prompt is None) == (file is None):
-        raise typer.BadParameter("give a prompt with -p, or a file that contains it with -f")
+    """The prompt. The line break at the end of a file or of `echo` is not part of it."""
+    if prompt is not None and file is not None:
+        raise typer.BadParameter("-p and -f cannot be used together")
     if prompt is not None:
         return prompt
-    assert file is not None
-    return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    if file is None and sys.stdin.isatty():
+        raise typer.BadParameter("give a prompt with -p, a file with -f, or text on standard input")
+    is_piped = file is None or str(file) == "-"
+    text = sys.stdin.read() if is_piped else Path(str(file)).read_text(encoding="utf-8")
+    return text.removesuffix("\n")
 
 
 def _as_json(stats: Stats) -> dict[str, Any]:

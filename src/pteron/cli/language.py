@@ -1,21 +1,21 @@
-"""Shared by the commands for language models: options, progress bars, and Ctrl-C."""
+"""Shared by the commands for language models: which model, loading it, and printing an answer."""
 
 from __future__ import annotations
 
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
-from rich.console import Console
+
+from pteron.cli.progress import PromptBar, conversion_bar, loading_bar
 
 if TYPE_CHECKING:
-    from pteron.llm import LanguageModel, Options, Piece, Stream
+    from pteron.llm import LanguageModel, Piece, Stream
 
 # The letters of llama-cli, where the meaning is the same.
 Model: TypeAlias = Annotated[
@@ -29,35 +29,13 @@ FromHub: TypeAlias = Annotated[
         help="The model is org/repo, or org/repo:Q4_K_M, on the Hugging Face Hub: download it once.",
     ),
 ]
-Tokens: TypeAlias = Annotated[
-    int, typer.Option("-n", "--predict", "--n-predict", help="Maximum tokens to generate; -1: no limit.")
-]
 Context: TypeAlias = Annotated[
-    int, typer.Option("-c", "--ctx-size", min=0, help="Context size in tokens; 0: the model's maximum.")
-]
-Seed: TypeAlias = Annotated[int, typer.Option("-s", "--seed", help="Random seed; -1: a new one each time.")]
-Temperature: TypeAlias = Annotated[
-    float, typer.Option("--temp", "--temperature", min=0, help="Temperature; 0: the most probable token.")
-]
-TopK: TypeAlias = Annotated[
-    int, typer.Option("--top-k", min=0, help="Sample from the k most probable tokens; 0: all.")
-]
-TopP: TypeAlias = Annotated[
-    float, typer.Option("--top-p", help="Sample from the most probable tokens with this total; 1: all.")
-]
-MinP: TypeAlias = Annotated[
-    float, typer.Option("--min-p", help="Minimum probability, relative to the best token; 0: all.")
-]
-RepeatPenalty: TypeAlias = Annotated[
-    float, typer.Option("--repeat-penalty", help="Penalty for repeated tokens; 1: none.")
-]
-Stop: TypeAlias = Annotated[
-    list[str] | None, typer.Option("-r", "--reverse-prompt", help="Stop before this text. Repeatable.")
+    int,
+    typer.Option("-c", "--ctx-size", min=0, help="Context size in tokens; 0: the file's (GGUF: 2048)."),
 ]
 AllowSpecial: TypeAlias = Annotated[
     bool, typer.Option("--allow-special", help="Let messages write control tokens such as <|im_end|>.")
 ]
-IgnoreEnd: TypeAlias = Annotated[bool, typer.Option("--ignore-eos", help="Continue after an end token.")]
 DeviceName: TypeAlias = Annotated[
     str | None, typer.Option("-d", "-dev", "--device", help="An adapter's index, or part of its name.")
 ]
@@ -76,11 +54,6 @@ class ModelSource:
     data: list[Path] | None
     device: str | None
     context: int = 0
-
-
-def progress_console() -> Console:
-    """A console on stderr, so that stdout contains only the answer."""
-    return Console(stderr=True, highlight=False)
 
 
 @contextmanager
@@ -126,64 +99,6 @@ def ready(model: Path, context: int = 0) -> Path:
 
 
 @contextmanager
-def conversion_bar() -> Iterator[Callable[[float, str], None]]:
-    """A bar that hears of the share of a conversion that is done."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=progress_console(), transient=True) as bar:
-        task = bar.add_task("reading", total=1.0)
-        yield lambda share, what: bar.update(task, completed=share, description=what)
-
-
-@contextmanager
-def loading_bar(model: Path, device: Any) -> Iterator[None]:
-    """Show how many bytes are on the GPU, as counted by the device, while the block runs."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
-
-    console = progress_console()
-    columns = (TextColumn("loading {task.description}"), BarColumn(), DownloadColumn(binary_units=True))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        total = model.stat().st_size
-        task = progress.add_task(model.name, total=total)
-        done = threading.Event()
-
-        def watch() -> None:
-            while not done.wait(0.1):
-                progress.update(task, completed=min(device.allocated_nbytes, total))
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            done.set()
-            watcher.join()
-
-
-class PromptBar:
-    """Shows how much of the prompt has been read. It disappears when the answer begins."""
-
-    def __init__(self) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-
-        console = progress_console()
-        columns = (SpinnerColumn(), TextColumn("reading the prompt"), BarColumn(), MofNCompleteColumn())
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._progress.add_task("prompt", total=None)
-
-    def __call__(self, done: int, total: int) -> None:
-        self._progress.update(self._task, completed=done, total=total)
-
-    def __enter__(self) -> PromptBar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._progress.stop()
-
-
-@contextmanager
 def cancelled_by_interrupt(stream: Stream) -> Iterator[None]:
     """Ctrl-C cancels the stream, not the process. It takes effect between two steps, never inside one."""
     before = signal.signal(signal.SIGINT, lambda *_: stream.cancel())
@@ -215,28 +130,3 @@ def write(text: str) -> None:
         text = "".join(c for c in text if c.isprintable() or c in "\n\t" or ord(c) > 0x9F)
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-def options(
-    tokens: int,
-    temperature: float,
-    top_k: int,
-    top_p: float,
-    min_p: float,
-    repeat_penalty: float,
-    seed: int,
-    stop: list[str] | None,
-    ignore_end: bool,
-) -> Options:
-    """The command-line options as the library's `Options`."""
-    return {
-        "max_new_tokens": None if tokens < 0 else tokens,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "min_p": min_p,
-        "repetition_penalty": repeat_penalty,
-        "seed": None if seed < 0 else seed,
-        "stop": stop or [],
-        "eos_token_id": [] if ignore_end else None,
-    }

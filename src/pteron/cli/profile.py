@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common
+from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_json
 
 if TYPE_CHECKING:
@@ -49,12 +51,13 @@ def profile(
     from pteron.loading import load
     from pteron.measure import profile as profiling
 
-    with load(model, data_path=data, device=device) as program:
+    with steps(f"loading {model.name}") as report, load(model, data_path=data, device=device) as program:
         common.check_method(method, program.method_names)
         loaded = program.method(method)
         sizes = live_shapes(loaded, live, shapes or [])
         given = make_inputs(loaded, inputs or [], sizes, "random" if random else "zeros", seed)
-        found = profiling.profile(loaded, [item.value for item in given.values()], repeat=repeat)
+        values = [item.value for item in given.values()]
+        found = profiling.profile(loaded, values, repeat=repeat, progress=partial(report, "profiling"))
     if trace:
         trace.write_text(json.dumps(profiling.trace(found)), "utf-8")
     if as_json:

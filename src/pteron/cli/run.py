@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common
+from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, plural, print_json, shape
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def run(
     from pteron.loading import load
 
     begin = time.perf_counter()
-    with load(model, data_path=data, device=device) as program:
+    with steps(f"loading {model.name}") as report, load(model, data_path=data, device=device) as program:
         common.check_method(method, program.method_names)
         loaded = program.method(method)
         load_seconds = time.perf_counter() - begin
@@ -53,7 +55,7 @@ def run(
                 f"{output} stores one array, but there are {len(loaded.outputs)} outputs: use a .npz file"
             )
         given = make_inputs(loaded, inputs or [], shapes or [], fill, seed)
-        result = _call(loaded, given, repeat)
+        result = _call(loaded, given, repeat, partial(report, "calling"))
         result.load_seconds = load_seconds
         result.adapter = program.device.name
     saved = _save(result.outputs, output) if output else []
@@ -73,13 +75,16 @@ class RunResult:
     adapter: str = ""
 
 
-def _call(method: Method, given: Mapping[str, Given], repeat: int) -> RunResult:
+def _call(
+    method: Method, given: Mapping[str, Given], repeat: int, progress: Callable[[int, int], None]
+) -> RunResult:
     device = method.device
     before = device.allocations, device.compilations
     values = [item.value for item in given.values()]
     seconds = []
     outputs: list[Any] = []
-    for _ in range(repeat):
+    for number in range(repeat):
+        progress(number, repeat)
         method.reset()  # every call of a program with state starts from the same state
         begin = time.perf_counter()
         outputs = method.execute(values)

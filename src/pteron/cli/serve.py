@@ -8,7 +8,8 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common, language
-from pteron.cli.language import ModelSource, located, opened, progress_console
+from pteron.cli.language import ModelSource, located, opened
+from pteron.cli.progress import progress_console
 
 
 def serve(

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pteron.errors import PteronError
+
 WIDTH = 100
 
 
@@ -23,6 +25,13 @@ def console() -> Console:
 
 def complain(message: str) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True).print(Text(f"error: {message}", style="red"))
+
+
+def in_words(error: PteronError | OSError) -> str:
+    """An error that a user can cause, as one sentence."""
+    if isinstance(error, PteronError) or error.filename is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}"
 
 
 def print_json(value: Any) -> None:

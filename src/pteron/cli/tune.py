@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common
+from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ def tune(
     from pteron.measure import trials, tuning
 
     trial = trials.Trial()
-    with load(model, data_path=data, device=device, choice=trial) as program:
+    loading = partial(load, model, data_path=data, device=device, choice=trial)
+    with steps(f"loading {model.name}") as report, loading() as program:
         common.check_method(method, program.method_names)
         adapter = trials.timed_adapter(program.device)
         loaded = program.method(method)
@@ -55,7 +58,7 @@ def tune(
         for live in lives or trials.some_sizes(loaded):
             given = make_inputs(loaded, inputs or [], live_shapes(loaded, live, []), "zeros", 0)
             calls.append([item.value for item in given.values()])
-        found = trials.measure(loaded, trial, calls, repeat)
+        found = trials.measure(loaded, trial, calls, repeat, partial(report, "timing kernels"))
         saved = tuning.write(adapter, trials.best_of(found))
     if as_json:
         print_json({"file": str(model), "device": adapter.name, "saved": str(saved), "choices": _json(found)})

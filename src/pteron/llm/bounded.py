@@ -24,10 +24,12 @@ import weakref
 from dataclasses import dataclass
 from multiprocessing.spawn import get_executable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from pteron.errors import InputError, PteronError
 
+# A request, and where its reply goes (None: the process ended). None: there are no more requests.
+Requests: TypeAlias = "queue.SimpleQueue[tuple[bytes, queue.SimpleQueue[bytes | None]] | None]"
 LENGTH = struct.Struct("<Q")  # the length of the JSON text that follows, in both directions
 
 
@@ -122,11 +124,8 @@ class Child:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TOKENIZERS_PARALLELISM": "false"},
             start_new_session=True,
         )
-        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._replies: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        threading.Thread(
-            target=_talk, args=(self._process, self._requests, self._replies), daemon=True
-        ).start()
+        self._requests: Requests = queue.SimpleQueue()
+        threading.Thread(target=_talk, args=(self._process, self._requests), daemon=True).start()
         self._owner = os.getpid()
         self._end = weakref.finalize(self, _end, self._owner, self._process, self._requests)
 
@@ -137,8 +136,10 @@ class Child:
 
     def ask(self, request: bytes, seconds: float) -> bytes | None:
         """The reply; None if the process ended first. Raises queue.Empty after `seconds`."""
-        self._requests.put(request)
-        return self._replies.get(timeout=seconds)
+        # Each request has its own place for the reply. So an interrupted call leaves nothing for the next.
+        reply: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._requests.put((request, reply))
+        return reply.get(timeout=seconds)
 
     def end(self) -> str:
         """End the process. Returns how it ended."""
@@ -147,23 +148,20 @@ class Child:
         return f"signal {-status}" if status < 0 else f"status {status}"
 
 
-def _talk(
-    process: subprocess.Popen[bytes],
-    requests: queue.SimpleQueue[bytes | None],
-    replies: queue.SimpleQueue[bytes | None],
-) -> None:
+def _talk(process: subprocess.Popen[bytes], requests: Requests) -> None:
     """Send requests to the process and receive replies, until it ends or is told to end."""
     assert process.stdin and process.stdout
     with process.stdin, process.stdout:
-        try:
-            while (request := requests.get()) is not None:
+        while (item := requests.get()) is not None:
+            request, reply = item
+            try:
                 write_frame(process.stdin, request)
-                replies.put(read_frame(process.stdout))
-        except OSError:  # the process has closed its pipe
-            replies.put(None)
+                reply.put(read_frame(process.stdout))
+            except OSError:  # the process has closed its pipe
+                reply.put(None)
 
 
-def _end(owner: int, process: subprocess.Popen[bytes], requests: queue.SimpleQueue[bytes | None]) -> None:
+def _end(owner: int, process: subprocess.Popen[bytes], requests: Requests) -> None:
     if owner != os.getpid():  # a forked copy must not end the parent's process
         return
     requests.put(None)

@@ -171,7 +171,8 @@ class Answer:
                 if piece.finish_reason:
                     return
                 logits = yield from self._continue(taken, token)
-            self._remember(taken)
+            if any(self._texts):
+                self._remember(taken)
             yield Piece("", None, "cancelled", self.stats)
 
     def _continue(self, session: Session, token: int) -> Generator[None, None, Logits | None]:
@@ -232,9 +233,9 @@ class Answer:
 
     def _remember(self, session: Session) -> None:
         """Store the messages in the session, with the answer as the last of them."""
-        text = "".join(self._texts)
-        if text and self._window.messages is not None:
-            session.messages = [*self._window.messages, {"role": "assistant", "content": text}]
+        if self._window.messages is not None:
+            answer = {"role": "assistant", "content": "".join(self._texts)}
+            session.messages = [*self._window.messages, answer]
 
     @property
     def stats(self) -> Stats:

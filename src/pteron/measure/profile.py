@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, cast
@@ -101,19 +101,33 @@ class Timeline:
     done: float
 
 
-def profile(method: Method, inputs: Sequence[Any], *, repeat: int = 5) -> Profile:
-    """Call a method several times: first normally, then with a timestamp around every kernel."""
+def profile(
+    method: Method,
+    inputs: Sequence[Any],
+    *,
+    repeat: int = 5,
+    progress: Callable[[int, int], None] | None = None,
+) -> Profile:
+    """Call a method several times: first normally, then with a timestamp around every kernel.
+
+    progress: is told between calls how many are done, and how many there are.
+    """
+    tell = progress or (lambda done, total: None)
     device = method.device
     with device.lock:
         method.reset()
         method.execute(inputs)  # the first call at a shape plans; later calls do not
-        plain = [_ordinary(method, inputs) for _ in range(repeat)]
+        plain = []
+        for number in range(repeat):
+            tell(number, 2 * repeat)
+            plain.append(_ordinary(method, inputs))
         spans: list[list[Span]] = []
         timeline = None
         if isinstance(device, WgpuDevice) and has_timestamps(device):
             with stopwatch(device) as watch:
                 _time(method, inputs)  # the first call creates the queries
-                for _ in range(repeat):
+                for number in range(repeat):
+                    tell(repeat + number, 2 * repeat)
                     timeline = _time(method, inputs)
                     spans.append(watch.read())
         return Profile(

@@ -75,12 +75,25 @@ class Measured:
         return fastest if medians[fastest] < FASTER_THAN_DEFAULT * medians[self.default] else self.default
 
 
-def measure(method: Method, trial: Trial, calls: Iterable[Sequence[Any]], repeat: int = 5) -> list[Measured]:
-    """Time all routes that fit, at the shapes of each call. The method must be loaded with `trial`."""
+def measure(
+    method: Method,
+    trial: Trial,
+    calls: Sequence[Sequence[Any]],
+    repeat: int = 5,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Measured]:
+    """Time all routes that fit, at the shapes of each call. The method must be loaded with `trial`.
+
+    progress: is told how many trials are done, and how many there are as far as is known.
+    """
     found: dict[tuple[str, int], Measured] = {}
-    for inputs in calls:
+    done = 0
+    for left, inputs in zip(range(len(calls) - 1, -1, -1), calls, strict=True):
         trial.number, trial.most = 0, 1
         while trial.number < trial.most:
+            if progress is not None:
+                progress(done, done + (left + 1) * trial.most - trial.number)
+            done += 1
             method._live.forget()
             for node in profile(method, inputs, repeat=repeat).nodes:
                 key = route_key(method.graph.nodes[node.index])

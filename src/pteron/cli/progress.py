@@ -1,0 +1,97 @@
+"""Progress bars on stderr. They are shown only on a terminal, and disappear when the work is done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rich.console import Console
+
+Report: TypeAlias = Callable[[str, int, int], None]  # what is being done, steps done, all steps
+
+
+def progress_console() -> Console:
+    """A console on stderr, so that stdout contains only the answer."""
+    return Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def steps(first: str) -> Iterator[Report]:
+    """Show what a command is doing. The bar is drawn only when it is told something.
+
+    So no thread of it runs while a call is timed.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = progress_console()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden, auto_refresh=False) as bar:
+        task = bar.add_task(first, total=None)
+        bar.refresh()
+
+        def report(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total, refresh=True)
+
+        yield report
+
+
+@contextmanager
+def conversion_bar() -> Iterator[Callable[[float, str], None]]:
+    """A bar that hears of the share of a conversion that is done."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=progress_console(), transient=True) as bar:
+        task = bar.add_task("reading", total=1.0)
+        yield lambda share, what: bar.update(task, completed=share, description=what)
+
+
+@contextmanager
+def loading_bar(model: Path, device: Any) -> Iterator[None]:
+    """Show how many bytes are on the GPU, as counted by the device, while the block runs."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    console = progress_console()
+    columns = (TextColumn("loading {task.description}"), BarColumn(), DownloadColumn(binary_units=True))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        total = model.stat().st_size
+        task = progress.add_task(model.name, total=total)
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(0.1):
+                progress.update(task, completed=min(device.allocated_nbytes, total))
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+
+
+class PromptBar:
+    """Shows how much of the prompt has been read. It disappears when the answer begins."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+        console = progress_console()
+        columns = (SpinnerColumn(), TextColumn("reading the prompt"), BarColumn(), MofNCompleteColumn())
+        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._progress.add_task("prompt", total=None)
+
+    def __call__(self, done: int, total: int) -> None:
+        self._progress.update(self._task, completed=done, total=total)
+
+    def __enter__(self) -> PromptBar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
