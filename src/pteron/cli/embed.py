@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from pteron.cli import language
@@ -41,6 +40,8 @@ def embed(
     with load_embedder(program, tokenizer=tokenizer, device=device) as embedder:
         vectors = embedder.embed(given, truncate=truncate)
     if output is not None:
+        import numpy as np
+
         np.save(output, vectors)
         return
     for text, vector in zip(given, vectors.tolist(), strict=True):
