@@ -97,6 +97,21 @@ def test_run_reads_several_inputs_from_one_archive(tmp_path):
     assert [x["mean"] for x in told["inputs"]] == [0, 1, 2, 3, 4]
 
 
+def test_run_refuses_files_that_are_no_arrays(tmp_path):
+    np.savez(tmp_path / "two.npz", a=np.ones(3), b=np.ones(2))
+    np.savez(tmp_path / "none.npz")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "two.npz").read_bytes()[:100])
+    (tmp_path / "empty.npy").touch()
+    for name, message in (
+        ("empty.npy", "No data left in file"),
+        ("none.npz", "it contains no arrays"),
+        ("cut.npz", "not a zip file"),
+        ("two.npz#c", "contains a, b: choose one"),
+    ):
+        refused = pteron_cli("run", RMS, "--input", tmp_path / name, code=2)
+        assert message in " ".join(refused.stderr.replace("│", "").split()), name
+
+
 def test_run_for_people():
     text = pteron_cli("run", RMS, "--shape", "1,1,7,64", "--random", "--repeat", "2").stdout
     for part in ("(1, 1, 7, 64)", "min", "max", "mean", "best", "0 allocations, 0 compilations"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from zipfile import BadZipFile
 
 import numpy as np
 import typer
@@ -63,7 +66,7 @@ def _open_archives(inputs: Sequence[str]) -> list[str]:
         if name is not None or not path.endswith(".npz"):
             opened.append(text)
             continue
-        with np.load(path) as arrays:
+        with _opened(path) as arrays:
             keys = list(arrays)
         opened += [f"{key}={path}#{key}" if key.startswith("input") else f"{path}#{key}" for key in keys]
     return opened
@@ -75,19 +78,30 @@ def _read(text: str) -> Given:
         return Given(number, "given")
     path, is_member, key = text.partition(".npz#")
     path += ".npz" if is_member else ""
-    try:
-        loaded = np.load(path, allow_pickle=False)
-    except ValueError:
-        raise typer.BadParameter(f"--input {path}: neither a number nor a .npy or .npz file") from None
-    if not isinstance(loaded, np.lib.npyio.NpzFile):
-        return Given(loaded, Path(path).name)
-    with loaded as arrays:
+    with _opened(path) as arrays:
         keys = list(arrays)
-        if not key and len(keys) != 1:
+        if key not in keys and (key or len(keys) > 1):
             raise typer.BadParameter(
                 f"--input {path} contains {', '.join(keys)}: choose one, such as {path}#{keys[0]}"
             )
         return Given(arrays[key or keys[0]], Path(path).name)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[Mapping[str, np.ndarray[Any, Any]]]:
+    """The arrays of a file by name. The array of a `.npy` file has the name ""."""
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            yield {"": loaded}
+        else:
+            with loaded:
+                if not loaded.files:
+                    raise ValueError("it contains no arrays")
+                yield loaded
+    except (ValueError, EOFError, BadZipFile, zlib.error) as error:
+        said = f"--input {path}: neither a number nor a readable .npy or .npz file ({error})"
+        raise typer.BadParameter(said) from None
 
 
 def _number(text: str) -> int | float | None:

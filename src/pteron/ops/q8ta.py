@@ -332,7 +332,7 @@ def q8ta_add(
         "alpha": alpha,
         "out_inverse": 1.0 / output_scale,
         "out_zero": output_zero,
-        "nought": 0,
+        "zero": 0,
         "sizes": sizes,
         "a_strides": a_strides,
         "b_strides": b_strides,

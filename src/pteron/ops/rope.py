@@ -45,7 +45,7 @@ class Rotation:
 
     @property
     def params(self) -> dict[str, Number]:
-        return {"table": self.cos.shape[-1], "turned": self.rotated}
+        return {"table": self.cos.shape[-1], "rotated": self.rotated}
 
     @property
     def defines(self) -> dict[str, Define]:

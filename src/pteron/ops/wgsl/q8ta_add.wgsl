@@ -14,7 +14,7 @@ struct Params {
     alpha: f32,
     out_inverse: f32,
     out_zero: f32,
-    nought: u32,  // always 0, but the compiler does not know it
+    zero: u32,  // always 0, but the compiler does not know it
     sizes: array<vec4<u32>, 2>,
     a_strides: array<vec4<u32>, 2>,
     b_strides: array<vec4<u32>, 2>,
@@ -27,7 +27,7 @@ struct Params {
 // a sum into one operation, the result could be rounded differently than in torch. This function prevents the
 // fusion.
 fn rounded(v: vec4<f32>) -> vec4<f32> {
-    return bitcast<vec4<f32>>(bitcast<vec4<u32>>(v) ^ vec4<u32>(p.nought));
+    return bitcast<vec4<f32>>(bitcast<vec4<u32>>(v) ^ vec4<u32>(p.zero));
 }
 
 @compute @workgroup_size(WG)

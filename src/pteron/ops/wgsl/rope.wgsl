@@ -9,7 +9,7 @@
 
 // After every `batch` rows of x, the table row is increased by `apart`.
 struct Params {
-    quads: u32, width: u32, inner: u32, length: u32, table: u32, turned: u32, batch: u32, apart: u32,
+    quads: u32, width: u32, inner: u32, length: u32, table: u32, rotated: u32, batch: u32, apart: u32,
 }
 
 fn source_at(which: u32, i: u32) -> f32 { return f32(x_at(i)); }
@@ -26,5 +26,5 @@ fn row_of(i: u32, inner: u32) -> u32 {
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let i = flat_index(id, groups);
     if (i >= p.quads) { return; }
-    y_put(i, y_t4(turned_quad(0u, i, p.inner)));
+    y_put(i, y_t4(rotated_quad(0u, i, p.inner)));
 }

@@ -14,7 +14,7 @@
 
 struct Params {
     q_quads: u32, k_quads: u32, q_heads: u32, k_heads: u32,
-    width: u32, length: u32, capacity: u32, table: u32, turned: u32,
+    width: u32, length: u32, capacity: u32, table: u32, rotated: u32,
 }
 
 fn source_at(which: u32, i: u32) -> f32 {
@@ -34,7 +34,7 @@ fn row_of(i: u32, heads: u32) -> u32 { return u32(start.x) + i / (p.width * head
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let n = flat_index(id, groups);
     if (n < p.q_quads) {
-        y_put(n, y_t4(turned_quad(0u, n, p.q_heads)));
+        y_put(n, y_t4(rotated_quad(0u, n, p.q_heads)));
         return;
     }
     let i = n - p.q_quads;
@@ -42,6 +42,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     let token = p.k_heads * p.width / 4u;
     let b = i / (token * p.length);
     let place = (b * p.capacity + u32(start_pos.x)) * token + i % (token * p.length);
-    key_cache_put(place, key_cache_t4(turned_quad(1u, i, p.k_heads)));
+    key_cache_put(place, key_cache_t4(rotated_quad(1u, i, p.k_heads)));
     value_cache_put(place, value_cache_t4(v_quad(i)));
 }

@@ -108,8 +108,8 @@ fn atan2_4(y: vec4<f32>, x: vec4<f32>) -> vec4<f32> {
     let both = is_inf4(x) & is_inf4(y);
     let steep = select(atan4(abs(y) / abs(x)), vec4<f32>(0.7853981633974483), both);
     let angle = select(steep, zero, (y == zero) & (x == zero));
-    let turned = select(angle, 3.141592653589793 - angle, left);
-    return select(turned, -turned, below);
+    let rotated = select(angle, 3.141592653589793 - angle, left);
+    return select(rotated, -rotated, below);
 }
 
 // Near zero, a series gives relative precision. Elsewhere, Abramowitz and Stegun 7.1.26 with |error| <
