@@ -26,7 +26,8 @@ FOLDER_FILES = (
     "sentence_bert_config.json",
     "*_Pooling/config.json",
 )
-REFERENCE = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(:(?P<tag>[\w.-]+))?")
+REFERENCE = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(:(?P<tag>[\w.-]+))?")
+TIMEOUT = 10  # seconds to wait for the hub, before what was downloaded earlier is used
 
 
 def download(reference: str) -> Path:
@@ -49,10 +50,10 @@ class _Repository:
 
     def model(self, tag: str | None) -> Path:
         try:
-            files = self._hub.HfApi().list_repo_files(self.name)
+            facts = self._hub.HfApi().model_info(self.name, timeout=TIMEOUT)
         except Exception as error:  # of the hub, of its transport, or of the system
             return self._cached(tag, error)
-        chosen = choose(files, tag, self.name)
+        chosen = choose([file.rfilename for file in facts.siblings or ()], tag, self.name)
         try:
             return self._fetch(chosen)
         except Exception as error:
