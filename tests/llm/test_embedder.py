@@ -20,6 +20,7 @@ from pteron.cli.commands import app
 from pteron.devices import Device
 from pteron.errors import FormatError, InputError, PteronError, UnsupportedError
 from tests.llm import tiny_encoders, tiny_models
+from tests.llm.tiny_decoders import change
 from tests.llm.tiny_encoders import LENGTH, TEXTS, VOCABULARY, expected, model, write_folder
 from tests.support.memory import Made, poison
 
@@ -155,11 +156,6 @@ class TestUse:
         np.testing.assert_allclose([line["embedding"] for line in lines], vectors, rtol=1e-6)
         refused = run("the cat sat " * 9)
         assert refused.exit_code == 1 and "pteron embed --truncate" in refused.output.replace("\n", " ")
-
-
-def change(folder: Path, file: str, **entries: Any) -> None:
-    path = folder / file
-    path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
 
 
 REFUSED: dict[str, tuple[Callable[[Path], Any], type[PteronError], str]] = {

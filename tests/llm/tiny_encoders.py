@@ -46,7 +46,8 @@ def model(kind: str, dtype: torch.dtype = torch.float32) -> Any:
     made = transformers.AutoModel.from_config(config)
     for parameter in made.parameters():  # biases begin as zeros and norms as ones, which hides mistakes
         parameter.data += 0.1 * torch.randn_like(parameter)
-    return made.to(dtype).float().eval()
+        parameter.data = parameter.data.to(dtype).float()
+    return made.float().eval()
 
 
 def tokenizer() -> Any:

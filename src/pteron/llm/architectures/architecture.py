@@ -54,4 +54,6 @@ class Architecture:
     pairs_in_gguf: bool = False  # q and k for rotation of pairs (2i, 2i+1) instead of halves (i, i + D/2)
     hf_names: Mapping[str, str] = field(default_factory=lambda: LLAMA_NAMES, compare=False, repr=False)
     hf_transposed: bool = False  # Hugging Face stores the matrices of layers as [in, out]
+    # Hugging Face's `attn_qkv` has, for each head of keys, its queries, then the key, then the value.
+    hf_grouped_qkv: bool = False
     hf_norm_offset: float = 0.0  # what Hugging Face's norms add to their weights; GGUF has the sum

@@ -37,7 +37,7 @@ GEMMA2 = Architecture(
 
 GEMMA3 = Architecture(
     "gemma3",
-    ("gemma3_text",),
+    ("gemma3_text", "gemma3"),
     norms=GEMMA2.norms,
     head_norm="head",
     activation="gelu_tanh",
@@ -87,8 +87,24 @@ STABLELM = Architecture(
     "stablelm", ("stablelm",), norm="layer", norms=("attn_norm",), optional_norms=("ffn_norm",)
 )
 
-# Hugging Face's files of this family have another order of rows, and their code is not in transformers.
-INTERNLM2 = Architecture("internlm2", (), pairs_in_gguf=True)
+INTERNLM2 = Architecture(
+    "internlm2",
+    ("internlm2",),
+    pairs_in_gguf=True,
+    hf_grouped_qkv=True,
+    hf_names={
+        "model.tok_embeddings": "token_embd",
+        "model.norm": "output_norm",
+        "output": "output",
+        "model.layers.{n}.attention_norm": "blk.{n}.attn_norm",
+        "model.layers.{n}.attention.wqkv": "blk.{n}.attn_qkv",
+        "model.layers.{n}.attention.wo": "blk.{n}.attn_output",
+        "model.layers.{n}.ffn_norm": "blk.{n}.ffn_norm",
+        "model.layers.{n}.feed_forward.w1": "blk.{n}.ffn_gate",
+        "model.layers.{n}.feed_forward.w3": "blk.{n}.ffn_up",
+        "model.layers.{n}.feed_forward.w2": "blk.{n}.ffn_down",
+    },
+)
 
 GPT2 = Architecture(
     "gpt2",

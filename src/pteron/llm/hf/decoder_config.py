@@ -23,8 +23,23 @@ ACTIVATIONS = {
 FULL, SLIDING = "full_attention", "sliding_attention"
 
 
+# What files of a family may leave out.
+DEFAULTS: dict[str, dict[str, object]] = {
+    "gemma3": {
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131072,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 1e6,
+        "query_pre_attn_scalar": 256,
+    }
+}
+
+
 def read_decoder_config(settings: Settings, family: Architecture, name: str, vocabulary: int) -> Config:
-    return _Reader(settings, family).config(name, vocabulary)
+    complete = {**DEFAULTS.get(family.name, {}), **settings.entries}
+    return _Reader(Settings(complete, settings.source), family).config(name, vocabulary)
 
 
 class _Reader:

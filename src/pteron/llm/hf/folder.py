@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
+
 from pteron.errors import FormatError, UnsupportedError
 from pteron.llm.architectures.architecture import Architecture
 from pteron.llm.architectures.checkpoint import Checkpoint, EncoderCheckpoint
+from pteron.llm.architectures.config import Config
 from pteron.llm.architectures.encoders import ENCODERS, EncoderArchitecture
 from pteron.llm.architectures.families import ARCHITECTURES
 from pteron.llm.hf.decoder_config import read_decoder_config
@@ -19,6 +22,10 @@ from pteron.llm.hf.settings import Settings
 
 # The parts of encoders that embeddings do not need: those that guess words, and those that sort texts.
 HEADS = re.compile(r"(^|\.)(pooler|cls|lm_head|classifier|pre_classifier|qa_outputs|vocab_\w+)\.")
+
+
+# The parts of a decoder that see images.
+SIGHT = re.compile(r"^(model\.)?(vision_tower|multi_modal_projector)\.")
 
 
 def open_folder(folder: Path) -> Checkpoint | EncoderCheckpoint:
@@ -36,7 +43,8 @@ def open_folder(folder: Path) -> Checkpoint | EncoderCheckpoint:
 
 
 def _decoder(folder: Path, settings: Settings, family: Architecture) -> Checkpoint:
-    naming = Naming(family.hf_names, family.hf_norm_offset, family.hf_transposed)
+    settings = settings.part("text_config") if "text_config" in settings.entries else settings
+    naming = Naming(family.hf_names, family.hf_norm_offset, family.hf_transposed, SIGHT)
     tensors = FolderTensors(str(folder), read_tensors(folder), naming)
     if settings.get(bool, "tie_word_embeddings", default="output.weight" not in tensors):
         tensors.drop("output.weight")
@@ -44,13 +52,28 @@ def _decoder(folder: Path, settings: Settings, family: Architecture) -> Checkpoi
         raise FormatError(f"{folder}: the output head is not tied to the embedding, but lm_head is missing")
     vocabulary = tensors.shape("token_embd.weight")[0]
     config = read_decoder_config(settings, family, folder.resolve().name, vocabulary)
+    if family.hf_grouped_qkv:
+        _divide_groups(tensors, config)
     return Checkpoint(config, tensors, read_folder_vocabulary(folder, settings))
 
 
+def _divide_groups(tensors: FolderTensors, config: Config) -> None:
+    """Present rows that are stored by groups as queries, keys and values."""
+    shared = config.heads // config.kv_heads
+    rows = np.arange(config.queries + 2 * config.keys).reshape(config.kv_heads, shared + 2, config.head_size)
+    parts = {"attn_q": rows[:, :shared], "attn_k": rows[:, shared], "attn_v": rows[:, shared + 1]}
+    for name in tensors.tensor_names:
+        if name.startswith("blk.") and ".attn_qkv." in name:
+            tensors.expect(name, (rows.size, *tensors.shape(name)[1:]))
+            tensors.divide(name, {name.replace("attn_qkv", part): r.reshape(-1) for part, r in parts.items()})
+
+
 def _encoder(folder: Path, settings: Settings, family: EncoderArchitecture) -> EncoderCheckpoint:
-    first = {"position_embd.weight": first_position(settings)} if family.padding_first else {}
-    naming = Naming(family.hf_names, unused=HEADS, first_rows=first)
+    naming = Naming(family.hf_names, unused=HEADS)
     tensors = FolderTensors(str(folder), read_tensors(folder), naming)
     vocabulary = tensors.shape("token_embd.weight")[0]
     config = read_encoder_config(folder, settings, family, vocabulary)
+    if family.padding_first:
+        table = "position_embd.weight"
+        tensors.divide(table, {table: np.arange(first_position(settings), tensors.shape(table)[0])})
     return EncoderCheckpoint(config, tensors, read_folder_vocabulary(folder, settings))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pteron.errors import FormatError, UnsupportedError
 from pteron.llm.architectures.tensors import Floats
+from pteron.llm.architectures.transformer import Rows
 from pteron.llm.hf.safetensors import FLOATS, StoredTensor
 
 # The number of a layer, in a name such as model.layers.7.mlp.up_proj.
@@ -20,6 +21,7 @@ NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
 
 # The module that a whole model may put around what the names are of.
 PREFIXES = ("", "model.", "transformer.", "bert.", "nomic_bert.", "roberta.", "distilbert.")
+TEXT_MODEL = "language_model."  # the part of a model that also sees images
 
 # What is computed from other things and need not be stored.
 COMPUTED = re.compile(r"rotary_emb\.inv_freq$|\.attn\.(masked_)?bias$|position_ids$")
@@ -36,7 +38,6 @@ class Naming:
     norm_offset: float = 0.0  # what is added to the weights of norms
     transposed: bool = False  # matrices of layers are stored as [in, out]
     unused: re.Pattern[str] | None = None  # tensors that Pteron's model has no use for
-    first_rows: Mapping[str, int] = field(default_factory=dict)  # how many rows of a tensor are left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +45,17 @@ class Renamed:
     stored: StoredTensor
     transposed: bool = False
     offset: float = 0.0
-    first_row: int = 0
+    rows: Rows | None = None  # those of the stored tensor that it consists of; None: all
 
     @property
     def shape(self) -> tuple[int, ...]:
-        if self.transposed:
-            return self.stored.shape[::-1]
-        return (self.stored.shape[0] - self.first_row, *self.stored.shape[1:])
+        first, *others = reversed(self.stored.shape) if self.transposed else self.stored.shape
+        return (first if self.rows is None else len(self.rows), *others)
 
     def read(self, rows: Any) -> Floats:
-        if self.transposed:
-            values: Floats = self.stored.floats().T[rows]
-        elif self.first_row:
-            values = self.stored.floats()[self.first_row :][rows]
-        else:
-            values = self.stored.floats(rows)
+        if self.rows is not None:
+            rows = self.rows[rows]
+        values: Floats = self.stored.floats().T[rows] if self.transposed else self.stored.floats(rows)
         return np.ascontiguousarray(values + np.float32(self.offset) if self.offset else values)
 
 
@@ -76,6 +73,13 @@ class FolderTensors:
     def drop(self, name: str) -> None:
         """Forget a tensor."""
         self._tensors.pop(name, None)
+
+    def divide(self, name: str, parts: Mapping[str, Rows]) -> None:
+        """Present rows of a tensor under other names, or some of them under its own."""
+        whole = self._tensor(name)
+        self.drop(name)
+        for part, rows in parts.items():
+            self._tensors[part] = replace(whole, rows=rows)
 
     @property
     def tensor_names(self) -> list[str]:
@@ -138,13 +142,12 @@ def _renamed(stored: Mapping[str, StoredTensor], naming: Naming) -> Iterator[tup
                 tensor,
                 transposed=naming.transposed and is_linear,
                 offset=naming.norm_offset if is_norm else 0.0,
-                first_row=naming.first_rows.get(ours, 0),
             ),
         )
 
 
 def _our_name(name: str, naming: Naming) -> str | None:
-    module, _, parameter = name.rpartition(".")
+    module, _, parameter = name.replace(TEXT_MODEL, "", 1).rpartition(".")
     number = NUMBER.search(module)
     pattern = NUMBER.sub("{n}", module, count=1)
     for prefix in PREFIXES:
