@@ -21,7 +21,8 @@ conformance: setup
 # Run threads, interrupts, conversations and loads for a long time: see docs/reliability.md.
 soak: setup
 	$(PY) -m tests.hostile.soak $(ARGS)
-# Parse and plan N damaged files; load, convert or read a share of N as other kinds of file.
+
+# Parse and plan N damaged files. A twentieth of N is inspected, loaded and run, converted, or read as weights.
 # Each run continues where the last one stopped. The folder FUZZ stores the position and the findings.
 N := 100000
 FUZZ := .fuzz
@@ -29,6 +30,7 @@ share = $$(($(N) / $(1) + 1))
 fuzz: setup
 	@mkdir -p $(FUZZ)
 	$(PY) -m tests.hostile.fuzz plan --count $(N) --state $(FUZZ)/plan.json
+	$(PY) -m tests.hostile.fuzz inspect --count $(call share,20) --state $(FUZZ)/inspect.json
 	$(PY) -m tests.hostile.fuzz run --count $(call share,20) --state $(FUZZ)/run.json
 	$(PY) -m tests.hostile.fuzz gguf --count $(call share,20) --state $(FUZZ)/gguf.json
 	$(PY) -m tests.hostile.fuzz ptd --count $(call share,20) --state $(FUZZ)/ptd.json

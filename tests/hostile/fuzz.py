@@ -1,10 +1,10 @@
-"""Throw mutants at Pteron, in child processes with limits, and count what comes back.
+"""Give mutants to Pteron, in child processes with limits, and count the outcomes.
 
     python -m tests.hostile.fuzz plan --count 100000 --state /tmp/plan.json
 
-A mutant is its number, so that a run is resumed by the number it stopped at, and a finding is repeated by its
-own. Children are given many mutants each, and say which one they are at: one that dies or hangs names its
-killer, and another child goes on behind it.
+A mutant is made from its number alone. So a run continues at the number where the last one stopped, and a
+finding can be repeated. A child tries many mutants, and prints the number of each before it begins. If the
+child dies or hangs, the parent knows the mutant, and starts another child behind it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 # For one mutant, of the CPU: a busy machine does not make it a hang. Software adapters compile for long.
-CPU_SECONDS = {"plan": 20, "ptd": 20, "gguf": 20, "run": 180}
+CPU_SECONDS = {"plan": 20, "inspect": 20, "ptd": 20, "gguf": 20, "run": 180}
 SILENCE = 600  # seconds without a word from a child
-GIGABYTES = {"plan": 3, "ptd": 3, "gguf": 4, "run": 12}
-BATCH = {"plan": 10_000, "ptd": 10_000, "gguf": 2000, "run": 1000}  # mutants for one child
+GIGABYTES = {"plan": 3, "inspect": 3, "ptd": 3, "gguf": 4, "run": 12}
+BATCH = {"plan": 10_000, "inspect": 10_000, "ptd": 10_000, "gguf": 2000, "run": 1000}  # mutants for one child
 
 
 @dataclass

@@ -24,6 +24,7 @@ from pteron.plan.memory import plan_memory
 from pteron.plan.sweep import plan as plan_graph
 from pteron.pte.file import ProgramFile
 from pteron.report.check import problems_of
+from pteron.report.inspect import inspect_methods
 from tests.hostile import seeds
 from tests.hostile.mutate import INTEGERS, Corpus, damage_bytes
 
@@ -55,6 +56,11 @@ def plan(data: bytes) -> None:
                 live = plan_graph(fuse(graph))
                 dynamic_dims(live.graph, live)
                 plan_memory(live.graph, live.layout, live.scratch())
+
+
+def inspect(data: bytes) -> None:
+    with ProgramFile.open(data) as file:
+        inspect_methods(file, file.method_names)
 
 
 def run(data: bytes) -> None:
@@ -123,6 +129,7 @@ def convert(data: bytes) -> None:
 # By name: how a mutant is made, and what it is given to.
 TARGETS: dict[str, tuple[Mutate, Callable[[bytes], None]]] = {
     "plan": (program, plan),
+    "inspect": (program, inspect),
     "run": (program, run),
     "ptd": (data_file, plan_with_data),
     "gguf": (language_model, convert),
