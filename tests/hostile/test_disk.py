@@ -62,6 +62,15 @@ class TestConvert:
         assert sorted(path.name for path in model.parent.iterdir()) == ["model.gguf", "model.pte"]
 
 
+def test_a_cache_folder_that_cannot_be_written(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = model.with_name("cache")
+    folder.write_text("a file where the folder should be")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    result = CliRunner().invoke(app, ["generate", str(model), "--prompt", "hello"])
+    assert result.exit_code == 1
+    assert result.output.strip() == f"error: {folder}/pteron/models: Not a directory"
+
+
 class TestTuning:
     @pytest.fixture(autouse=True)
     def cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -74,7 +83,7 @@ class TestTuning:
         ["", "[", "[" * 100_000, '{"a":' * 100_000, "[1]", "null", "\0", '{"x": ' + "1" * 10_000 + "}"],
         ids=["empty", "cut", "nested lists", "nested objects", "a list", "null", "zero", "a long number"],
     )
-    def test_a_damaged_file_is_as_good_as_none(self, cache: Path, text: str) -> None:
+    def test_a_damaged_file_is_ignored(self, cache: Path, text: str) -> None:
         cache.write_text(text)
         assert tuning.read(ADAPTER) is None
         tuning.write(ADAPTER, BEST)
@@ -82,7 +91,7 @@ class TestTuning:
         assert found is not None and found.best == BEST
 
     @pytest.mark.parametrize("entry", ["1", "[]", '"x"', '{"some node": 3}', '{"some node": {"x": 1}}'])
-    def test_so_is_a_damaged_entry(self, cache: Path, entry: str) -> None:
+    def test_a_damaged_entry_is_ignored(self, cache: Path, entry: str) -> None:
         cache.write_text(f'{{"{tuning._identity(ADAPTER)}": {entry}}}')
         assert tuning.read(ADAPTER) is None
         tuning.write(ADAPTER, BEST)

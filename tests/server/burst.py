@@ -227,9 +227,9 @@ async def attack_on_and_on(server: Address, first: int, outcome: Outcome) -> Non
     while True:
         name = names[turn % len(names)]
         turn += 1
+        outcome.attacks[name] += 1
         with suppress(OSError, TimeoutError, IndexError, ValueError):  # whatever it gets, it goes on
             await ATTACKS[name](server)
-        outcome.attacks[name] += 1
 
 
 # -- the burst ----------------------------------------------------------------------------------
