@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -196,9 +197,9 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], type[PteronError], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_folders_that_are_refused(case: str, tmp_path: Path) -> None:
+def test_folders_that_are_refused(case: str, folder: Path, tmp_path: Path) -> None:
     edit, error, message = REFUSED[case]
-    edit(write_folder(tmp_path / "tiny", model("bert")))
+    edit(shutil.copytree(folder, tmp_path / "tiny"))
     with pytest.raises(error, match=message):
         pteron.llm.convert(tmp_path / "tiny", tmp_path / "x.pte")
     assert not (tmp_path / "x.pte").exists()

@@ -6,6 +6,7 @@ That each family has the logits of transformers is checked in test_families.py.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -305,6 +306,33 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], type[PteronError], str]] = {
         UnsupportedError,
         "the rotary scaling 'proportional' is not supported; these are: default, linear",
     ),
+    "a rotation by no number": (
+        lambda f: change(f, "config.json", rope_parameters={"rope_type": "linear", "factor": 0.0}),
+        FormatError,
+        "these numbers give no rotation",
+    ),
+    "no turns": (
+        lambda f: change(
+            f, "config.json", rope_parameters={"rope_type": "yarn", "factor": 2, "beta_slow": 0}
+        ),
+        FormatError,
+        "these numbers give no rotation",
+    ),
+    "more layers than tensors": (
+        lambda f: change(f, "config.json", num_hidden_layers=2**31 - 1),
+        FormatError,
+        "2147483647 layers with heads of 16 elements do not fit 21 tensors",
+    ),
+    "a huge head": (
+        lambda f: change(f, "config.json", head_dim=2**30),
+        FormatError,
+        "2 layers with heads of 1073741824 elements do not fit",
+    ),
+    "an integer that no machine has": (
+        lambda f: change(f, "config.json", hidden_size=2**70),
+        FormatError,
+        "'hidden_size' should be at most 2147483647",
+    ),
     "layer types": (
         lambda f: change(f, "config.json", layer_types=["full_attention"]),
         FormatError,
@@ -314,9 +342,9 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], type[PteronError], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_folders_that_are_refused(case: str, tmp_path: Path) -> None:
+def test_folders_that_are_refused(case: str, folder: Path, tmp_path: Path) -> None:
     edit, error, message = REFUSED[case]
-    edit(write_folder(tmp_path / "tiny", model(LLAMA)))
+    edit(shutil.copytree(folder, tmp_path / "tiny"))
     with pytest.raises(error, match=message):
         pteron.llm.convert(tmp_path / "tiny", tmp_path / "x.pte")
     assert not (tmp_path / "x.pte").exists()

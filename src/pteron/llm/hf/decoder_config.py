@@ -7,6 +7,7 @@ from math import sqrt
 from pteron.errors import FormatError, UnsupportedError
 from pteron.llm.architectures.architecture import Architecture
 from pteron.llm.architectures.config import Config, Layer, Rotary, check_config
+from pteron.llm.architectures.tensors import Tensors
 from pteron.llm.hf.rope_parameters import read_rotary
 from pteron.llm.hf.settings import Settings
 
@@ -20,6 +21,7 @@ ACTIVATIONS = {
     "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
 }
+WIDEST_HEAD = 65536
 FULL, SLIDING = "full_attention", "sliding_attention"
 
 
@@ -37,21 +39,29 @@ DEFAULTS: dict[str, dict[str, object]] = {
 }
 
 
-def read_decoder_config(settings: Settings, family: Architecture, name: str, vocabulary: int) -> Config:
+def read_decoder_config(settings: Settings, family: Architecture, name: str, tensors: Tensors) -> Config:
     complete = {**DEFAULTS.get(family.name, {}), **settings.entries}
-    return _Reader(Settings(complete, settings.source), family).config(name, vocabulary)
+    return _Reader(Settings(complete, settings.source), family, tensors).config(name)
 
 
 class _Reader:
-    def __init__(self, settings: Settings, family: Architecture) -> None:
+    def __init__(self, settings: Settings, family: Architecture, tensors: Tensors) -> None:
         self.settings = settings
         self.family = family
+        self.tensors = tensors
         self.width = settings.require(int, "hidden_size", "n_embd")
         self.heads = settings.require(int, "num_attention_heads", "n_head")
         self.head_size = settings.get(int, "head_dim", default=self.width // max(self.heads, 1))
         self.context = settings.require(int, "max_position_embeddings", "n_positions")
+        self.layers = settings.require(int, "num_hidden_layers", "n_layer")
+        # Before anything of these sizes is made.
+        if not 0 < self.layers <= len(tensors.tensor_names) or not 0 < self.head_size <= WIDEST_HEAD:
+            raise FormatError(
+                f"{settings.source}: {self.layers} layers with heads of {self.head_size} elements do not fit "
+                f"{len(tensors.tensor_names)} tensors"
+            )
 
-    def config(self, name: str, vocabulary: int) -> Config:
+    def config(self, name: str) -> Config:
         settings, family = self.settings, self.family
         self._check_activation()
         scalar = settings.find(float, "query_pre_attn_scalar")
@@ -66,7 +76,7 @@ class _Reader:
             heads=self.heads,
             kv_heads=settings.get(int, "num_key_value_heads", default=self.heads),
             head_size=self.head_size,
-            vocabulary=vocabulary,
+            vocabulary=self.tensors.shape("token_embd.weight")[0],
             context=self.context,
             epsilon=settings.require(
                 float, "rms_norm_eps", "layer_norm_eps", "norm_epsilon", "layer_norm_epsilon"
@@ -94,8 +104,7 @@ class _Reader:
     # -- layers ---------------------------------------------------------------------------------
 
     def _layers(self) -> tuple[Layer, ...]:
-        count = self.settings.require(int, "num_hidden_layers", "n_layer")
-        kinds, turned = self._kinds(count), self._rotated(count)
+        kinds, turned = self._kinds(self.layers), self._rotated(self.layers)
         window = self.settings.find(int, "sliding_window")
         rotations: dict[str, Rotary | None] = {}
         if not self.family.learned_positions:

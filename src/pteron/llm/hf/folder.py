@@ -50,8 +50,7 @@ def _decoder(folder: Path, settings: Settings, family: Architecture) -> Checkpoi
         tensors.drop("output.weight")
     elif "output.weight" not in tensors:
         raise FormatError(f"{folder}: the output head is not tied to the embedding, but lm_head is missing")
-    vocabulary = tensors.shape("token_embd.weight")[0]
-    config = read_decoder_config(settings, family, folder.resolve().name, vocabulary)
+    config = read_decoder_config(settings, family, folder.resolve().name, tensors)
     if family.hf_grouped_qkv:
         _divide_groups(tensors, config)
     return Checkpoint(config, tensors, read_folder_vocabulary(folder, settings))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from math import log, pi, sqrt
+from math import isfinite, log, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,23 @@ def read_rotary(
             f"{parameters.source}: {size} elements cannot be rotated with the base {base}, "
             f"trained for {first} positions"
         )
-    return KINDS[kind](Scaling(parameters, base, size, context, first))
+    try:
+        with np.errstate(all="ignore"):  # the result is checked instead
+            made = KINDS[kind](Scaling(parameters, base, size, context, first))
+        sound = all(isfinite(number) for number in _numbers(made))
+    except (ArithmeticError, ValueError):
+        sound = False
+    if not sound:
+        given = str(parameters.entries)[:200]
+        raise FormatError(f"{parameters.source}: these numbers give no rotation: {given}")
+    return made
+
+
+def _numbers(rotary: Rotary) -> Iterator[float]:
+    yield rotary.gain
+    yield from rotary.frequencies
+    if rotary.longer is not None:
+        yield from _numbers(rotary.longer)
 
 
 def _default(given: Scaling) -> Rotary:

@@ -12,6 +12,7 @@ from pteron.llm.hf.safetensors import read_json
 T = TypeVar("T")
 
 CONFIG = "config.json"
+LARGEST = 2**31 - 1  # of integers: more than any size of a model
 
 
 class Settings:
@@ -33,11 +34,13 @@ class Settings:
             if value is None:
                 continue
             if kind is float and isinstance(value, int):
-                value = float(value)
+                value = float(min(max(value, -LARGEST), LARGEST))
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
                 raise FormatError(
                     f"{self.source}: {name!r} should be {kind.__name__}, not {type(value).__name__}"
                 )
+            if isinstance(value, int) and abs(value) > LARGEST:
+                raise FormatError(f"{self.source}: {name!r} should be at most {LARGEST}")
             return value
         return None
 
