@@ -155,15 +155,116 @@ def test_parts_of_text_are_joined(client: openai.OpenAI, llm: LanguageModel) -> 
     assert got.choices[0].message.content == llm.generate(HELLO, max_new_tokens=5).text
 
 
+def test_several_answers_to_one_prompt(client: openai.OpenAI, llm: LanguageModel) -> None:
+    options: Any = {"max_tokens": 6, "temperature": 1.0, "seed": 3}
+    want = [llm.session().generate(HELLO, max_new_tokens=6, temperature=1.0, seed=seed) for seed in (3, 4, 5)]
+    got = client.chat.completions.create(model="tiny", messages=HELLO, n=3, **options)
+    assert [choice.index for choice in got.choices] == [0, 1, 2]
+    assert [choice.message.content for choice in got.choices] == [answer.text for answer in want]
+    assert [choice.finish_reason for choice in got.choices] == [answer.finish_reason for answer in want]
+    assert got.usage is not None
+    assert got.usage.completion_tokens == sum(len(answer.tokens) for answer in want)
+    assert got.usage.prompt_tokens == want[0].stats.prompt_tokens
+
+    texts, reasons = ["", "", ""], {}
+    for chunk in client.chat.completions.create(model="tiny", messages=HELLO, n=3, stream=True, **options):
+        for choice in chunk.choices:
+            texts[choice.index] += choice.delta.content or ""
+            if choice.finish_reason:
+                reasons[choice.index] = choice.finish_reason
+    assert texts == [answer.text for answer in want]
+    assert reasons == {i: answer.finish_reason for i, answer in enumerate(want)}
+
+
+def test_answers_that_find_no_place_are_all_refused(llm: LanguageModel) -> None:
+    with running(llm, sessions=1, queue=2) as url:
+        client = client_of(url)
+        with pytest.raises(openai.RateLimitError):
+            client.completions.create(model="pteron", prompt="hello", n=4)
+        wait_until(lambda: idle(url))
+        assert len(client.completions.create(model="pteron", prompt="hello", n=3).choices) == 3
+
+
+def test_log_probabilities(client: openai.OpenAI, llm: LanguageModel) -> None:
+    want = llm.generate(HELLO, max_new_tokens=4, eos_token_id=[], logprobs=True, top_logprobs=2).logprobs
+    asked: Any = {"model": "tiny", "messages": HELLO, "max_tokens": 4, "temperature": 0}
+    got = client.chat.completions.create(logprobs=True, top_logprobs=2, **asked).choices[0]
+    assert got.logprobs is not None and got.logprobs.content is not None
+    assert "".join(item.token for item in got.logprobs.content) == got.message.content
+    for item, known in zip(got.logprobs.content, want, strict=False):
+        assert (item.token, item.logprob) == (known.text, pytest.approx(known.logprob))
+        assert item.bytes == list(known.text.encode())
+        assert [top.token for top in item.top_logprobs] == [top.text for top in known.top]
+    streamed = [
+        item
+        for chunk in client.chat.completions.create(logprobs=True, top_logprobs=2, stream=True, **asked)
+        for choice in chunk.choices
+        if choice.logprobs
+        for item in choice.logprobs.content or []
+    ]
+    assert streamed == got.logprobs.content
+    text = client.completions.create(model="tiny", prompt="hello", max_tokens=4, temperature=0, logprobs=2)
+    found = text.choices[0].logprobs
+    assert found is not None and found.tokens is not None and found.top_logprobs is not None
+    assert "".join(found.tokens) == text.choices[0].text
+    assert [len(top) for top in found.top_logprobs] == [2] * len(found.tokens)
+
+
+def test_penalties_and_biases(client: openai.OpenAI, llm: LanguageModel) -> None:
+    token = llm.encode("Q")[0]
+    extra: Any = {"repeat_penalty": 1.2, "repeat_last_n": 30, "dry_multiplier": 9.0, "dry_penalty_last_n": 40}
+    got = client.completions.create(
+        model="tiny",
+        prompt="hello",
+        max_tokens=12,
+        temperature=0,
+        presence_penalty=2,
+        frequency_penalty=1,
+        logit_bias={str(token): 60},
+        extra_body=extra,
+    )
+    want = llm.generate(
+        "hello",
+        max_new_tokens=12,
+        presence_penalty=2,
+        frequency_penalty=1,
+        logit_bias={token: 60.0},
+        repetition_penalty=1.2,
+        penalty_last_n=30,
+        dry_multiplier=9.0,
+        dry_last_n=40,
+    )
+    assert got.choices[0].text == want.text
+    assert want.text.startswith("QQ") and want.text != "Q" * 12
+
+
+def test_a_full_context_shifts_only_if_the_server_is_told(llm: LanguageModel) -> None:
+    talk: Any = [{"role": role, "content": "x" * 20} for role in ("user", "assistant") * 2] + HELLO
+    with running(llm, context_policy="shift") as url:
+        got = client_of(url).chat.completions.create(
+            model="pteron", messages=talk, max_tokens=3, temperature=0
+        )
+    stream = llm.stream(talk, max_new_tokens=3, context_policy="shift")
+    assert got.choices[0].message.content == "".join(piece.text for piece in stream)
+    assert got.usage is not None and got.usage.prompt_tokens_details is not None
+    assert got.usage.prompt_tokens_details.model_extra == {"context_shifts": 1}
+
+
 # -- refusals -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("options", "param"),
     [
-        ({"n": 2}, "n"),
-        ({"logprobs": True}, "logprobs"),
-        ({"presence_penalty": 0.5}, "presence_penalty"),
+        ({"n": 17}, "n"),
+        ({"n": 0}, "n"),
+        ({"logprobs": 3}, "logprobs"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"presence_penalty": "much"}, "presence_penalty"),
+        ({"logit_bias": {"a": 1}}, "logit_bias"),
+        ({"logit_bias": {"1": "x"}}, "1"),
+        ({"logit_bias": {"999999": 1}}, None),
         ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}, "tools"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"max_tokens": 0}, "max_tokens"),

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from pteron.cli import common, language
+from pteron.cli import common, language, sampling_flags
 from pteron.cli.language import ModelSource, located, opened
 from pteron.cli.progress import progress_console
+from pteron.cli.sampling_flags import Policy
 
 
 def serve(
@@ -34,6 +35,7 @@ def serve(
         int, typer.Option("--max-connections", min=1, help="Maximum number of open connections.")
     ] = 1000,
     allow_special: language.AllowSpecial = False,
+    policy: sampling_flags.ContextPolicy = Policy.stop,
     context: language.Context = 0,
     tokenizer: language.TokenizerPath = None,
     data: common.DataPaths = None,
@@ -56,5 +58,6 @@ def serve(
             queue=queue,
             api_key=api_key,
             allow_special=allow_special,
+            context_policy=policy.value,
             limits=server.Limits(body=max_body << 20, connections=max_connections),
         )

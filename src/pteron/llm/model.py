@@ -19,7 +19,8 @@ from pteron.llm.chat_template import ChatTemplate, Message
 from pteron.llm.context import ContextFull, ContextPolicy, ContextWindow, TextWindow, TurnWindow, check_room
 from pteron.llm.decoder import Decoder
 from pteron.llm.generate import Generation, Prompt, Stream, collect
-from pteron.llm.options import Options, split
+from pteron.llm.options import AnswerOptions, Options, split
+from pteron.llm.sampling import Sampling
 from pteron.llm.session import Session, SessionPool
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker, special_tokens
 from pteron.loading import load as load_program
@@ -230,8 +231,18 @@ class LanguageModel:
 
         allow_special: see `encode`. For the other options see `Options`.
         """
-        sampling, rest = split(options)
+        sampling, rest = self._split(options)
         return Stream(self, self._window(prompt, rest.context_policy, allow_special), sampling, rest, session)
+
+    def _split(self, options: Options) -> tuple[Sampling, AnswerOptions]:
+        """Check options, and divide them by what they are about."""
+        sampling, rest = split(options)
+        for token in sampling.logit_bias:
+            if not 0 <= token < self.decoder.vocab_size:
+                raise InputError(
+                    f"logit_bias names token {token}: the vocabulary has {self.decoder.vocab_size} tokens"
+                )
+        return sampling, rest
 
     def _window(self, prompt: Prompt, policy: ContextPolicy, allow_special: bool) -> ContextWindow:
         """A prompt as the part of it that is in the context."""
@@ -265,7 +276,7 @@ class LanguageModel:
         """
         if n < 1:
             raise InputError(f"n is {n}: expected 1 or more")
-        sampling, rest = split(options)
+        sampling, rest = self._split(options)
         window = self._window(prompt, rest.context_policy, allow_special)
         first = Stream(self, window, sampling, rest)
         others = []

@@ -7,9 +7,10 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from anyio.lowlevel import checkpoint
@@ -23,13 +24,14 @@ from starlette.types import Receive, Scope, Send
 from pteron.errors import DeviceLost, PteronError
 from pteron.llm import ContextFull, LanguageModel, Piece, Stream
 from pteron.llm.bounded import OutOfBounds
+from pteron.llm.context import ContextPolicy
 from pteron.server.bodies import Bodies, ClientLeft
 from pteron.server.connections import Server
 from pteron.server.gate import LOOPBACK, Gate
 from pteron.server.limits import Limits
 from pteron.server.requests import ApiError, Request, parse_chat, parse_completion
-from pteron.server.responses import ChatForm, CompletionForm, Form, event
-from pteron.server.scheduler import ModelLost, QueueFull, Scheduler, SchedulerClosed
+from pteron.server.responses import ChatForm, CompletionForm, Form, Written, event
+from pteron.server.scheduler import Job, ModelLost, QueueFull, Scheduler, SchedulerClosed
 
 CLIENT_LEFT = 499  # nobody reads it
 log = logging.getLogger("uvicorn.error")
@@ -44,6 +46,7 @@ def create_app(
     api_key: str | None = None,
     hosts: tuple[str, ...] | None = None,
     allow_special: bool = False,
+    context_policy: ContextPolicy = "stop",
     limits: Limits | None = None,
 ) -> Starlette:
     """An ASGI application that serves a model. `make_server` runs it with limits on connections too.
@@ -52,9 +55,11 @@ def create_app(
     queue: the number of requests that may wait; more get status 429.
     api_key: the key that clients must send. hosts: the accepted Host headers (None: any).
     allow_special: messages may write control tokens (see `LanguageModel.encode`).
+    context_policy: what to do when the context is full (see `AnswerOptions`).
     """
     scheduler = Scheduler(sessions, queue, llm.reload)
-    endpoints = Endpoints(llm, name, scheduler, Bodies(limits or Limits()), allow_special)
+    fixed = {"allow_special": allow_special, "context_policy": context_policy}
+    endpoints = Endpoints(llm, name, scheduler, Bodies(limits or Limits()), fixed)
     app = Starlette(
         routes=[
             Route("/v1/models", endpoints.models),
@@ -119,13 +124,14 @@ def _allow_open_files(count: int) -> None:
 
 class Endpoints:
     def __init__(
-        self, llm: LanguageModel, name: str, scheduler: Scheduler, bodies: Bodies, allow_special: bool
+        self, llm: LanguageModel, name: str, scheduler: Scheduler, bodies: Bodies, fixed: dict[str, Any]
     ) -> None:
+        """`fixed` are the options of all answers."""
         self.llm = llm
         self.name = name
         self.scheduler = scheduler
         self._bodies = bodies
-        self._allow_special = allow_special
+        self._fixed = fixed
         self._preparing = 0  # requests that have a place, but are not yet with the scheduler
         # One thread: reading a body holds Python's lock.
         self._reader = ThreadPoolExecutor(1, "pteron prompts")
@@ -163,8 +169,8 @@ class Endpoints:
         body = await self._bodies.read(http)
         with _as_api_errors(), self._place():
             loop = asyncio.get_running_loop()
-            request, stream = await loop.run_in_executor(self._reader, self._prepare, parse, body)
-            pieces = Pieces(self.scheduler, stream)
+            request, streams = await loop.run_in_executor(self._reader, self._prepare, parse, body)
+            pieces = Pieces(self.scheduler, streams)
         if request.stream:
             return EventStream(pieces, _events(pieces, form, request))
         return await _whole(http, pieces, form, request)
@@ -178,10 +184,11 @@ class Endpoints:
         finally:
             self._preparing -= 1
 
-    def _prepare(self, parse: Callable[[bytes], Request], body: bytes) -> tuple[Request, Stream]:
+    def _prepare(self, parse: Callable[[bytes], Request], body: bytes) -> tuple[Request, list[Stream]]:
         """Runs outside the event loop: parsing a large body and tokenizing a long prompt take time."""
         request = parse(body)
-        return request, self.llm.stream(request.prompt, allow_special=self._allow_special, **request.options)
+        options: Any = {**request.options, **self._fixed}
+        return request, self.llm.streams(request.prompt, request.n, **options)
 
 
 def _check_content_type(http: HttpRequest) -> None:
@@ -209,29 +216,42 @@ def _as_api_errors() -> Iterator[None]:
 
 
 class Pieces:
-    """The pieces of a stream that the scheduler runs, for the event loop."""
+    """The pieces of the streams that the scheduler runs for one request, for the event loop."""
 
-    def __init__(self, scheduler: Scheduler, stream: Stream) -> None:
-        loop = asyncio.get_running_loop()
-        self._arrived: asyncio.Queue[Piece | Exception] = asyncio.Queue()
+    def __init__(self, scheduler: Scheduler, streams: Sequence[Stream]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._arrived: asyncio.Queue[tuple[int, Piece | Exception]] = asyncio.Queue()
         self._scheduler = scheduler
+        self._jobs: list[Job] = []
+        try:
+            for index, stream in enumerate(streams):
+                self._jobs.append(scheduler.submit(stream, partial(self._deliver, index)))
+        except BaseException:  # there is no room for all of them
+            self.cancel()
+            raise
 
-        def deliver(item: Piece | Exception) -> None:
-            loop.call_soon_threadsafe(self._arrived.put_nowait, item)
+    def __len__(self) -> int:
+        """The number of answers."""
+        return len(self._jobs)
 
-        self._job = scheduler.submit(stream, deliver)
+    def _deliver(self, index: int, item: Piece | Exception) -> None:
+        """Called by the scheduler's thread."""
+        self._loop.call_soon_threadsafe(self._arrived.put_nowait, (index, item))
 
-    async def __aiter__(self) -> AsyncIterator[Piece]:
-        while True:
-            item = await self._arrived.get()
+    async def __aiter__(self) -> AsyncIterator[tuple[int, Piece]]:
+        """Each piece with the number of its answer."""
+        unfinished = len(self._jobs)
+        while unfinished:
+            index, item = await self._arrived.get()
             if isinstance(item, Exception):
                 raise item
-            yield item
+            yield index, item
             if item.finish_reason:
-                return
+                unfinished -= 1
 
     def cancel(self) -> None:
-        self._scheduler.cancel(self._job)
+        for job in self._jobs:
+            self._scheduler.cancel(job)
 
 
 class EventStream(StreamingResponse):
@@ -249,14 +269,18 @@ class EventStream(StreamingResponse):
 
 
 async def _events(pieces: Pieces, form: Form, request: Request) -> AsyncIterator[bytes]:
-    if beginning := form.opening() + (form.chunk(request.echo) if request.echo else b""):
-        yield beginning
+    answers = [Written(request.echo) for _ in range(len(pieces))]
+    for index in range(len(pieces)):
+        if beginning := form.opening(index) + (form.chunk(index, request.echo) if request.echo else b""):
+            yield beginning
     try:
-        async for piece in pieces:
-            if piece.text:
-                yield form.chunk(piece.text)
+        async for index, piece in pieces:
+            logprobs = answers[index].add(piece)
+            if piece.text or logprobs:
+                yield form.chunk(index, piece.text, logprobs)
             if piece.finish_reason:
-                yield form.closing(piece, request.include_usage)
+                yield form.ending(index, answers[index])
+        yield form.closing(answers, request.include_usage)
     except Exception as error:  # the status has been sent: the error can only be an event
         yield event(_as_api_error(error).body)
 
@@ -274,14 +298,13 @@ async def _whole(http: HttpRequest, pieces: Pieces, form: Form, request: Request
 
 
 async def _collect(pieces: Pieces, form: Form, request: Request) -> Response:
-    texts = [request.echo]
+    answers = [Written(request.echo) for _ in range(len(pieces))]
     try:
-        async for piece in pieces:
-            texts.append(piece.text)
-            last = piece
+        async for index, piece in pieces:
+            answers[index].add(piece)
     except Exception as error:
         raise _as_api_error(error) from error
-    return JSONResponse(form.whole("".join(texts), last))
+    return JSONResponse(form.whole(answers))
 
 
 async def _client_leaves(http: HttpRequest) -> None:

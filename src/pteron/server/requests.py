@@ -36,6 +36,7 @@ class Request:
     """A checked request of either kind."""
 
     prompt: Prompt
+    n: int  # the number of answers
     options: Options
     stream: bool
     include_usage: bool
@@ -44,14 +45,8 @@ class Request:
 
 # Unsupported fields, and the values without an effect. Other values would change the answer: refuse them.
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
-    "n": (None, 1),
     "best_of": (None, 1),
-    "logprobs": (None, False),
-    "top_logprobs": (None, 0),
     "suffix": (None, ""),
-    "logit_bias": (None, {}),
-    "presence_penalty": (None, 0),
-    "frequency_penalty": (None, 0),
     "tools": (None, []),
     "functions": (None, []),
     "tool_choice": (None, "none", "auto"),
@@ -63,6 +58,7 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 
 # The JSON reader holds Python's lock, so it must not take long. Long texts are fast, many values are slow.
 MOST_VALUES = 100_000
+MOST_ANSWERS, MOST_TOP_LOGPROBS, MOST_BIASES = 16, 20, 1000
 MOST_STOPS, LONGEST_STOP = 16, 1000  # each is looked for after every token
 LARGEST = 2**63 - 1
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character, if its other half is missing
@@ -76,7 +72,11 @@ def parse_chat(body: bytes) -> Request:
         raise ApiError(400, "messages must be a list of one message or more", param="messages")
     prompt = [_message(message, f"messages[{i}]") for i, message in enumerate(messages)]
     most = _integer(fields, "max_completion_tokens", 1) or _integer(fields, "max_tokens", 1)
-    return _request(fields, prompt, most, "")
+    logprobs = _boolean(fields, "logprobs")
+    top = _integer(fields, "top_logprobs", 0, MOST_TOP_LOGPROBS) or 0
+    if top and not logprobs:
+        raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
+    return _request(fields, prompt, {"max_new_tokens": most, "logprobs": logprobs, "top_logprobs": top}, "")
 
 
 def parse_completion(body: bytes) -> Request:
@@ -91,7 +91,15 @@ def parse_completion(body: bytes) -> Request:
     echo = _boolean(fields, "echo")
     if echo and not isinstance(prompt, str):
         raise ApiError(400, "echo needs a prompt that is text", param="echo")
-    return _request(fields, prompt, _integer(fields, "max_tokens", 1) or 16, prompt if echo else "")
+    top = _integer(fields, "logprobs", 0, MOST_TOP_LOGPROBS)
+    if echo and top is not None:
+        raise ApiError(400, "logprobs of an echoed prompt are not supported", param="logprobs")
+    own: Options = {
+        "max_new_tokens": _integer(fields, "max_tokens", 1) or 16,
+        "logprobs": top is not None,
+        "top_logprobs": top or 0,
+    }
+    return _request(fields, prompt, own, prompt if echo else "")
 
 
 def _fields(body: bytes) -> Mapping[str, Any]:
@@ -146,22 +154,37 @@ def _content(content: Any, where: str) -> str:
     raise ApiError(400, f"{where} must be text", param=where)
 
 
-def _request(fields: Mapping[str, Any], prompt: Prompt, most: int | None, echo: str) -> Request:
+def _request(fields: Mapping[str, Any], prompt: Prompt, own: Options, echo: str) -> Request:
+    """`own` are the options that the two kinds of requests name differently."""
     options: Options = {
-        "max_new_tokens": most,
+        **own,
         "stop": _stops(fields.get("stop")),
         "temperature": _number(fields, "temperature", 1.0),
         "top_p": _number(fields, "top_p", 1.0),
         "min_p": _number(fields, "min_p", 0.0),
         "top_k": _integer(fields, "top_k", 0) or 0,
-        "repetition_penalty": _number(fields, "repetition_penalty", 1.0),
+        "typical_p": _number(fields, "typical_p", 1.0),
+        "xtc_probability": _number(fields, "xtc_probability", 0.0),
+        "xtc_threshold": _number(fields, "xtc_threshold", 0.1),
+        "repetition_penalty": _number(
+            fields, "repeat_penalty" if "repeat_penalty" in fields else "repetition_penalty", 1.0
+        ),
+        "presence_penalty": _number(fields, "presence_penalty", 0.0),
+        "frequency_penalty": _number(fields, "frequency_penalty", 0.0),
+        "penalty_last_n": _or(_integer(fields, "repeat_last_n", -1), 64),
+        "dry_multiplier": _number(fields, "dry_multiplier", 0.0),
+        "dry_base": _number(fields, "dry_base", 1.75),
+        "dry_allowed_length": _or(_integer(fields, "dry_allowed_length", 1), 2),
+        "dry_last_n": _or(_integer(fields, "dry_penalty_last_n", -1), -1),
+        "logit_bias": _biases(fields.get("logit_bias")),
         "seed": _integer(fields, "seed", 0),
     }
+    n = _or(_integer(fields, "n", 1, MOST_ANSWERS), 1)
     stream_options = fields.get("stream_options") or {}
     if not isinstance(stream_options, dict):
         raise ApiError(400, "stream_options must be an object", param="stream_options")
     return Request(
-        prompt, options, _boolean(fields, "stream"), _boolean(stream_options, "include_usage"), echo
+        prompt, n, options, _boolean(fields, "stream"), _boolean(stream_options, "include_usage"), echo
     )
 
 
@@ -175,6 +198,21 @@ def _stops(stop: Any) -> list[str]:
     return stops
 
 
+def _biases(given: Any) -> dict[int, float]:
+    """Numbers by token. JSON has only texts as names."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict) or not all(token.isascii() and token.isdigit() for token in given):
+        raise ApiError(400, "logit_bias must be an object with a number for each token", param="logit_bias")
+    if len(given) > MOST_BIASES or any(len(token) > 10 for token in given):
+        raise ApiError(400, f"logit_bias takes at most {MOST_BIASES} tokens", param="logit_bias")
+    return {int(token): _number(given, token, 0.0) for token in given}
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
 def _number(fields: Mapping[str, Any], name: str, default: float) -> float:
     value = fields.get(name)
     if value is None:
@@ -185,12 +223,12 @@ def _number(fields: Mapping[str, Any], name: str, default: float) -> float:
     return float(value)
 
 
-def _integer(fields: Mapping[str, Any], name: str, least: int) -> int | None:
+def _integer(fields: Mapping[str, Any], name: str, least: int, most: int = LARGEST) -> int | None:
     value = fields.get(name)
     if value is None:
         return None
-    if type(value) is not int or not least <= value <= LARGEST:
-        raise ApiError(400, f"{name} must be an integer from {least} to {LARGEST}", param=name)
+    if type(value) is not int or not least <= value <= most:
+        raise ApiError(400, f"{name} must be an integer from {least} to {most}", param=name)
     return value
 
 

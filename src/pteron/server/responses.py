@@ -6,17 +6,27 @@ import json
 import time
 import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from pteron.llm import Piece, Stats
+from pteron.llm import Piece, Stats, TokenLogprob
+
+LEAST_LOGPROB = -9999.0  # stands for minus infinity, which JSON does not have
 
 
-def usage(stats: Stats) -> dict[str, Any]:
+def usage(answers: Sequence[Stats]) -> dict[str, Any]:
+    """What all answers to a prompt cost together. The prompt counts once."""
+    first = answers[0]
+    generated = sum(stats.generated_tokens for stats in answers)
     return {
-        "prompt_tokens": stats.prompt_tokens,
-        "completion_tokens": stats.generated_tokens,
-        "total_tokens": stats.prompt_tokens + stats.generated_tokens,
-        "prompt_tokens_details": {"cached_tokens": stats.cached_tokens},
+        "prompt_tokens": first.prompt_tokens,
+        "completion_tokens": generated,
+        "total_tokens": first.prompt_tokens + generated,
+        "prompt_tokens_details": {
+            "cached_tokens": first.cached_tokens,
+            "context_shifts": sum(stats.shifts for stats in answers),
+        },
     }
 
 
@@ -27,6 +37,29 @@ def event(data: Any) -> bytes:
 
 
 DONE = event("[DONE]")
+
+
+@dataclass(slots=True)
+class Written:
+    """One answer to a prompt, as it is written."""
+
+    text: str = ""  # what was there before, and the text so far
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    last: Piece | None = None
+
+    def add(self, piece: Piece) -> list[TokenLogprob]:
+        """Add a piece. Returns the log probabilities that belong to its text."""
+        self.text += piece.text
+        ends_text = piece.finish_reason == "stop" and not piece.text  # its token is not part of the text
+        new = [] if piece.logprob is None or ends_text else [piece.logprob]
+        self.logprobs += new
+        if piece.finish_reason:
+            self.last = piece
+        return new
+
+    @property
+    def reason(self) -> str | None:
+        return self.last.finish_reason if self.last else None
 
 
 class Form(ABC):
@@ -41,22 +74,27 @@ class Form(ABC):
         self._created = int(time.time())
         self._model = model
 
-    def whole(self, text: str, last: Piece) -> dict[str, Any]:
-        assert last.stats is not None
-        choice = self._choice(self._content(text), last.finish_reason)
-        return {**self._head(self.whole_object), "choices": [choice], "usage": usage(last.stats)}
+    def whole(self, answers: Sequence[Written]) -> dict[str, Any]:
+        choices = [
+            self._choice(index, self._content(answer.text), self._logprobs(answer.logprobs), answer.reason)
+            for index, answer in enumerate(answers)
+        ]
+        return {**self._head(self.whole_object), "choices": choices, "usage": _usage_of(answers)}
 
-    def opening(self) -> bytes:
-        """What comes before the text."""
+    def opening(self, index: int) -> bytes:
+        """What comes before the text of an answer."""
         return b""
 
-    def chunk(self, text: str) -> bytes:
-        return self._chunk([self._choice(self._delta(text), None)])
+    def chunk(self, index: int, text: str, logprobs: Sequence[TokenLogprob] = ()) -> bytes:
+        return self._chunk([self._choice(index, self._delta(text), self._logprobs(logprobs), None)])
 
-    def closing(self, last: Piece, include_usage: bool) -> bytes:
-        assert last.stats is not None
-        end = self._chunk([self._choice(self._delta(""), last.finish_reason)])
-        return end + (self._chunk([], usage=usage(last.stats)) if include_usage else b"") + DONE
+    def ending(self, index: int, answer: Written) -> bytes:
+        """The end of one answer."""
+        return self._chunk([self._choice(index, self._delta(""), None, answer.reason)])
+
+    def closing(self, answers: Sequence[Written], include_usage: bool) -> bytes:
+        """The end of all answers."""
+        return (self._chunk([], usage=_usage_of(answers)) if include_usage else b"") + DONE
 
     def _chunk(self, choices: list[Any], **more: Any) -> bytes:
         return event({**self._head(self.chunk_object), "choices": choices, **more})
@@ -65,8 +103,10 @@ class Form(ABC):
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
 
     @staticmethod
-    def _choice(content: dict[str, Any], reason: str | None) -> dict[str, Any]:
-        return {"index": 0, **content, "logprobs": None, "finish_reason": reason}
+    def _choice(
+        index: int, content: dict[str, Any], logprobs: dict[str, Any] | None, reason: str | None
+    ) -> dict[str, Any]:
+        return {"index": index, **content, "logprobs": logprobs, "finish_reason": reason}
 
     @abstractmethod
     def _content(self, text: str) -> dict[str, Any]: ...
@@ -74,18 +114,27 @@ class Form(ABC):
     @abstractmethod
     def _delta(self, text: str) -> dict[str, Any]: ...
 
+    @abstractmethod
+    def _logprobs(self, logprobs: Sequence[TokenLogprob]) -> dict[str, Any] | None: ...
+
 
 class ChatForm(Form):
     prefix, whole_object, chunk_object = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
-    def opening(self) -> bytes:
-        return self._chunk([self._choice({"delta": {"role": "assistant", "content": ""}}, None)])
+    def opening(self, index: int) -> bytes:
+        return self._chunk([self._choice(index, {"delta": {"role": "assistant", "content": ""}}, None, None)])
 
     def _content(self, text: str) -> dict[str, Any]:
         return {"message": {"role": "assistant", "content": text, "refusal": None}}
 
     def _delta(self, text: str) -> dict[str, Any]:
         return {"delta": {"content": text} if text else {}}
+
+    def _logprobs(self, logprobs: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+        if not logprobs:
+            return None
+        content = [{**_entry(item), "top_logprobs": [_entry(top) for top in item.top]} for item in logprobs]
+        return {"content": content, "refusal": None}
 
 
 class CompletionForm(Form):
@@ -96,3 +145,31 @@ class CompletionForm(Form):
 
     def _delta(self, text: str) -> dict[str, Any]:
         return {"text": text}
+
+    def _logprobs(self, logprobs: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+        if not logprobs:
+            return None
+        return {
+            "tokens": [item.text for item in logprobs],
+            "token_logprobs": [_finite(item.logprob) for item in logprobs],
+            "top_logprobs": [{top.text: _finite(top.logprob) for top in item.top} for item in logprobs],
+            "text_offset": None,
+        }
+
+
+def _entry(item: TokenLogprob) -> dict[str, Any]:
+    """A token. Its bytes are not known if it is only a part of a character."""
+    known = "\ufffd" not in item.text
+    return {
+        "token": item.text,
+        "logprob": _finite(item.logprob),
+        "bytes": list(item.text.encode()) if known else None,
+    }
+
+
+def _finite(logprob: float) -> float:
+    return max(logprob, LEAST_LOGPROB)
+
+
+def _usage_of(answers: Sequence[Written]) -> dict[str, Any]:
+    return usage([answer.last.stats for answer in answers if answer.last and answer.last.stats])
