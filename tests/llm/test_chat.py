@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -142,6 +143,21 @@ FLAGS: dict[str, tuple[str, Any]] = {
     "max_new_tokens": ("-n", 5),
     "context_policy": ("--context-policy", "shift"),
 }
+
+
+def test_generate_follows_a_schema_an_expression_or_a_grammar(model_folder: Path, tmp_path: Path) -> None:
+    model = str(model_folder / "model.pte")
+    file = tmp_path / "form"
+
+    def answer(text: str, *flags: str) -> Any:
+        file.write_text(text)
+        return CliRunner().invoke(app, ["generate", model, "-p", "a", "-q", *flags])
+
+    assert json.loads(answer('{"const": [1, "b"]}', "--schema", str(file)).stdout) == [1, "b"]
+    assert answer('start: "x" "y"~2', "--grammar", str(file)).stdout == "xyy\n"
+    assert answer("", "--regex", "hello( world)?!").stdout in ("hello!\n", "hello world!\n")
+    assert "not JSON" in answer("{", "--schema", str(file)).output
+    assert "regex cannot be used" in answer("", "--regex", "(a").stderr
 
 
 def test_flags_become_options(

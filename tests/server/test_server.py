@@ -266,7 +266,7 @@ def test_a_full_context_shifts_only_if_the_server_is_told(llm: LanguageModel) ->
         ({"logit_bias": {"1": "x"}}, "1"),
         ({"logit_bias": {"999999": 1}}, None),
         ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}, "tools"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"stop": [""]}, "stop"),
         ({"temperature": "warm"}, "temperature"),

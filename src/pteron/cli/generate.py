@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130  # the usual exit code after Ctrl-C
 
+_constraint = partial(typer.Option, rich_help_panel="Form of the answer")
+
 
 @sampling_flags.takes_sampling_flags
 def generate(
@@ -33,6 +37,15 @@ def generate(
     chat: Annotated[
         bool, typer.Option("--chat", help="The prompt is a chat message: apply the chat template.")
     ] = False,
+    schema: Annotated[
+        Path | None, _constraint("--schema", help="The answer is JSON of the JSON schema in this file.")
+    ] = None,
+    regex: Annotated[
+        str | None, _constraint("--regex", help="The whole answer matches this regular expression.")
+    ] = None,
+    grammar: Annotated[
+        Path | None, _constraint("--grammar", help="The answer follows the Lark grammar in this file.")
+    ] = None,
     ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Continue after an end token.")] = False,
     allow_special: language.AllowSpecial = False,
     context: language.Context = 0,
@@ -51,6 +64,9 @@ def generate(
     given["context_policy"] = policy.value
     given["eos_token_id"] = [] if ignore_eos else None
     given["on_prefill"] = bar
+    given["schema"] = _schema(schema) if schema else None
+    given["regex"] = regex
+    given["grammar"] = grammar.read_text(encoding="utf-8") if grammar else None
     with opened(ModelSource(located(model, from_hub), tokenizer, data, device, context)) as llm:
         asked: Any = [{"role": "user", "content": text}] if chat else text
         stream = llm.stream(asked, allow_special=allow_special, **given)
@@ -82,6 +98,13 @@ def _prompt(prompt: str | None, file: Path | None) -> str:
     is_piped = file is None or str(file) == "-"
     text = sys.stdin.read() if is_piped else Path(str(file)).read_text(encoding="utf-8")
     return text.removesuffix("\n")
+
+
+def _schema(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise typer.BadParameter(f"--schema {file}: not JSON: {error}") from error
 
 
 def _as_json(stats: Stats) -> dict[str, Any]:

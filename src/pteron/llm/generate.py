@@ -140,10 +140,11 @@ class Answer:
         self._window = window
         self._prompt_tokens = len(window.tokens)
         breakers = model.tokens_containing(sampling.dry_breakers) if sampling.dry_multiplier else ()
-        self._sampler = Sampler(sampling, window.tokens, breakers)
+        self._ends = options.ends(model.eos_ids)
+        constraint = model.grammars.constraint(source, self._ends) if (source := options.source) else None
+        self._sampler = Sampler(sampling, window.tokens, breakers, constraint)
         self._decoded = TextStream(model.tokenizer, options.stops)
         self._options = options
-        self._ends = options.ends(model.eos_ids)
         self._clock = Clock()
         self._cached = 0
         self._written: list[int] = []
@@ -214,6 +215,9 @@ class Answer:
         else:
             text = self._decoded.push(token)
             if self._decoded.stopped:
+                reason = "stop"
+            elif self._sampler.is_complete:
+                text += self._decoded.finish()
                 reason = "stop"
             elif len(self._written) == self._options.max_new_tokens or (is_full and not self._shift()):
                 text += self._decoded.finish()

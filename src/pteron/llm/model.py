@@ -19,6 +19,7 @@ from pteron.llm.chat_template import ChatTemplate, Message
 from pteron.llm.context import ContextFull, ContextPolicy, ContextWindow, TextWindow, TurnWindow, check_room
 from pteron.llm.decoder import Decoder
 from pteron.llm.generate import Generation, Prompt, Stream, collect
+from pteron.llm.grammar import Grammars
 from pteron.llm.options import AnswerOptions, Options, split
 from pteron.llm.sampling import Sampling
 from pteron.llm.session import Session, SessionPool
@@ -214,6 +215,7 @@ class LanguageModel:
         self.context_length = decoder.context_length
         self.max_length = decoder.max_length
         self.eos_ids = decoder.eos_ids or self._eos_by_name()
+        self.grammars = Grammars(tokenizer, self.eos_ids)
 
     def _eos_by_name(self) -> frozenset[int]:
         found = self.tokenizer.id_of(self.special_tokens.get("eos_token", ""))
@@ -390,6 +392,7 @@ class LanguageModel:
         return _load_again, self.origin.args
 
     def close(self) -> None:
+        self.grammars.close()
         self.tokenizer.close()
         self.sessions.close()
         self.program.close()

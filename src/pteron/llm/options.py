@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from pteron.errors import InputError
 from pteron.llm.context import POLICIES, ContextPolicy
+from pteron.llm.grammar import Source
 from pteron.llm.sampling import Sampling
 
 
@@ -35,6 +36,9 @@ class Options(TypedDict, total=False):
     max_new_tokens: int | None
     stop: str | Sequence[str]
     eos_token_id: int | Sequence[int] | None
+    schema: Mapping[str, Any] | None
+    regex: str | None
+    grammar: str | None
     context_policy: ContextPolicy
     logprobs: bool
     top_logprobs: int
@@ -49,6 +53,9 @@ class AnswerOptions:
     max_new_tokens: None: until the model ends its answer, or the context is full.
     stop: the text ends before the first of these strings.
     eos_token_id: tokens that end the text, instead of the model's own. An empty list: none.
+    schema: the answer is JSON that satisfies this JSON schema.
+    regex: the answer matches this regular expression, from its first character to its last.
+    grammar: the answer is a text of this grammar, in the Lark format of llguidance.
     context_policy: what to do when the context is full. "stop": the answer ends; a prompt that is too long is
         refused. "shift": the oldest turns are dropped (the system prompt stays), and the rest is read again.
         If the prompt is a text, its older half is dropped.
@@ -61,6 +68,9 @@ class AnswerOptions:
     max_new_tokens: int | None = None
     stop: str | Sequence[str] = ()
     eos_token_id: int | Sequence[int] | None = None
+    schema: Mapping[str, Any] | None = None
+    regex: str | None = None
+    grammar: str | None = None
     context_policy: ContextPolicy = "stop"
     logprobs: bool = False
     top_logprobs: int = 0
@@ -82,6 +92,11 @@ class AnswerOptions:
     @property
     def stops(self) -> tuple[str, ...]:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+    @property
+    def source(self) -> Source | None:
+        """The grammar of the answer."""
+        return Source.of(self.schema, self.regex, self.grammar)
 
     def ends(self, models_own: frozenset[int]) -> frozenset[int]:
         """The tokens that end the text."""

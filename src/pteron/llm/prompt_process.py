@@ -1,7 +1,8 @@
 """The child process that turns messages into text and text into tokens. `bounded.Worker` starts it.
 
-It runs the chat template and the tokenizer of a model file. It does not import Pteron, so that it starts
-fast. It handles one request at a time: [task, arguments] in, [outcome, value] out, both as JSON.
+It runs the chat template and the tokenizer of a model file, and tries grammars that clients send. It does not
+import Pteron, so that it starts fast. It handles one request at a time: [task, arguments] in,
+[outcome, value] out, both as JSON.
 """
 
 from __future__ import annotations
@@ -13,11 +14,18 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import llguidance
+    from llguidance._lib import JsonCompileOptions
 
 MAX_OUTPUT = 1 << 24  # characters that a template may write
 MAX_GROWTH = 16  # how many times longer the steps of a tokenizer's decoder may make a text
 HEAD = 16  # characters per allowed token: of a long text, only this much is tokenized first
+MAX_MESSAGE = 500  # characters of an error in a grammar; it may repeat the whole grammar
+# Between the parts of JSON: nothing, a blank, or a new line. A model cannot write blanks without end.
+JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ ]?|\n[ ]{0,40}"}
 MARK = "\ufdd0"  # a Unicode noncharacter; it separates parts that must not become one token
 
 
@@ -173,10 +181,34 @@ def raise_exception(message: str) -> None:
     raise Refused(message)
 
 
+def vocabulary(definition: str, ends: Sequence[int]) -> llguidance.LLTokenizer:
+    """The tokens of a tokenizer as bytes, for grammars. `ends` are the tokens that end a text."""
+    import llguidance
+
+    return llguidance.LLTokenizer(definition, eos_token=list(ends) or None)
+
+
+def matcher(tokens: llguidance.LLTokenizer, kind: str, text: str) -> llguidance.LLMatcher:
+    """A compiled grammar. It has computed the first set of allowed tokens, which takes the longest."""
+    from llguidance import LLMatcher
+
+    if kind == "schema":
+        grammar = LLMatcher.grammar_from_json_schema(text, overrides=JSON_OPTIONS)
+    else:
+        grammar = (LLMatcher.grammar_from_regex if kind == "regex" else LLMatcher.grammar_from_lark)(text)
+    made = LLMatcher(tokens, grammar, log_level=0)
+    if not made.is_error():
+        made.compute_bitmask()
+    if made.is_error():
+        raise Refused(made.get_error().strip()[:MAX_MESSAGE])
+    return made
+
+
 class Tasks:
-    """The requests. `tokenizer` and `template` come before the others."""
+    """The requests. `tokenizer`, `template` and `vocabulary` come before the others."""
 
     def __init__(self) -> None:
+        self._vocabulary: llguidance.LLTokenizer | None = None
         self._tokenizer: PromptTokenizer | None = None
         self._templates: dict[int, Template] = {}
 
@@ -194,6 +226,13 @@ class Tasks:
 
     def render(self, number: int, messages: list[Any], variables: dict[str, Any], as_text: bool) -> list[str]:
         return self._templates[number].render(messages, variables, as_text)
+
+    def vocabulary(self, definition: str, ends: list[int]) -> None:
+        self._vocabulary = vocabulary(definition, ends)
+
+    def try_grammar(self, kind: str, text: str) -> None:
+        assert self._vocabulary
+        matcher(self._vocabulary, kind, text)
 
 
 def answer(work: Callable[..., Any], arguments: dict[str, Any]) -> tuple[str, Any]:

@@ -13,6 +13,7 @@ from pteron.errors import InputError
 from pteron.llm import candidates as filters
 from pteron.llm import penalties
 from pteron.llm.candidates import Candidates
+from pteron.llm.grammar import Constraint
 
 Step: TypeAlias = Callable[[Candidates], Candidates]
 
@@ -85,11 +86,16 @@ class Sampling:
 
 
 def chain(
-    options: Sampling, text: list[int], random: np.random.Generator, breakers: Collection[int]
+    options: Sampling,
+    text: list[int],
+    random: np.random.Generator,
+    breakers: Collection[int],
+    constraint: Constraint | None = None,
 ) -> list[Step]:
     """The steps from all tokens to those that may be drawn. Steps without an effect are left out.
 
     text: the tokens so far; the caller adds each new one. breakers: the tokens that end a repetition.
+    constraint: the grammar of the answer.
     """
     o = options
     steps: list[tuple[bool, Step]] = [
@@ -130,25 +136,38 @@ def chain(
         ),
         (o.temperature not in (0, 1), partial(filters.temperature, value=o.temperature)),
     ]
-    return [step for has_effect, step in steps if has_effect]
+    first = [constraint.allow] if constraint else []
+    return [*first, *(step for has_effect, step in steps if has_effect)]
 
 
 class Sampler:
     """Chooses the tokens of one generation."""
 
     def __init__(
-        self, sampling: Sampling, prompt: Iterable[int] = (), breakers: Collection[int] = ()
+        self,
+        sampling: Sampling,
+        prompt: Iterable[int] = (),
+        breakers: Collection[int] = (),
+        constraint: Constraint | None = None,
     ) -> None:
         """Penalties apply to the tokens of the prompt too. `breakers` are the tokens of `dry_breakers`."""
         self.sampling = sampling
         self._random = np.random.default_rng(sampling.seed)
         self._text = list(prompt)
-        self._steps = chain(sampling, self._text, self._random, breakers)
+        self._constraint = constraint
+        self._steps = chain(sampling, self._text, self._random, breakers, constraint)
 
     def choose(self, logits: np.ndarray[Any, Any]) -> int:
         token = self._draw(self.candidates(logits))
         self._text.append(token)
+        if self._constraint:
+            self._constraint.consume(token)
         return token
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the grammar of the answer allows no more tokens."""
+        return self._constraint is not None and self._constraint.is_complete
 
     def candidates(self, logits: np.ndarray[Any, Any]) -> Candidates:
         """The tokens that may be drawn next."""

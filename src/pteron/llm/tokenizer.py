@@ -79,13 +79,18 @@ class Tokenizer:
             raise TooLong(f"the text has more than {most} tokens")
         return tokens
 
+    @property
+    def definition(self) -> str:
+        """The tokenizer as JSON."""
+        return str(self._tokenizer.to_str())
+
     def close(self) -> None:
         """End the process. It is started again when needed."""
         self.worker.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It pickles as its definition, and has a process of its own where it arrives."""
-        return partial(Tokenizer, name=self.name), (self._tokenizer.to_str(),)
+        return partial(Tokenizer, name=self.name), (self.definition,)
 
     def decode(self, tokens: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=skip_special_tokens))

@@ -25,6 +25,8 @@ from pteron.errors import DeviceLost, PteronError
 from pteron.llm import ContextFull, LanguageModel, Piece, Stream
 from pteron.llm.bounded import OutOfBounds
 from pteron.llm.context import ContextPolicy
+from pteron.llm.grammar import Source
+from pteron.llm.options import split
 from pteron.server.bodies import Bodies, ClientLeft
 from pteron.server.connections import Server
 from pteron.server.gate import LOOPBACK, Gate
@@ -135,6 +137,8 @@ class Endpoints:
         self._preparing = 0  # requests that have a place, but are not yet with the scheduler
         # One thread: reading a body holds Python's lock.
         self._reader = ThreadPoolExecutor(1, "pteron prompts")
+        # Another thread: a grammar may take seconds. It does not hold the lock, and nobody else waits for it.
+        self._compiler = ThreadPoolExecutor(1, "pteron grammars")
         self._card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "pteron"}
 
     @asynccontextmanager
@@ -142,7 +146,8 @@ class Endpoints:
         await checkpoint()  # imports the rest of anyio, which would stop the event loop at the first stream
         yield
         await asyncio.to_thread(self.scheduler.close)
-        self._reader.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._reader, self._compiler):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     async def health(self, http: HttpRequest) -> Response:
         waiting = self.scheduler.waiting + self._preparing
@@ -169,7 +174,10 @@ class Endpoints:
         body = await self._bodies.read(http)
         with _as_api_errors(), self._place():
             loop = asyncio.get_running_loop()
-            request, streams = await loop.run_in_executor(self._reader, self._prepare, parse, body)
+            request, source = await loop.run_in_executor(self._reader, _read, parse, body)
+            if source:
+                await loop.run_in_executor(self._compiler, self.llm.grammars.compiled, source)
+            streams = await loop.run_in_executor(self._reader, self._streams, request)
             pieces = Pieces(self.scheduler, streams)
         if request.stream:
             return EventStream(pieces, _events(pieces, form, request))
@@ -184,11 +192,16 @@ class Endpoints:
         finally:
             self._preparing -= 1
 
-    def _prepare(self, parse: Callable[[bytes], Request], body: bytes) -> tuple[Request, list[Stream]]:
-        """Runs outside the event loop: parsing a large body and tokenizing a long prompt take time."""
-        request = parse(body)
+    def _streams(self, request: Request) -> list[Stream]:
+        """Runs outside the event loop: to tokenize a long prompt takes time."""
         options: Any = {**request.options, **self._fixed}
-        return request, self.llm.streams(request.prompt, request.n, **options)
+        return self.llm.streams(request.prompt, request.n, **options)
+
+
+def _read(parse: Callable[[bytes], Request], body: bytes) -> tuple[Request, Source | None]:
+    """A request and its grammar. Runs outside the event loop: to parse a large body takes time."""
+    request = parse(body)
+    return request, split(request.options)[1].source
 
 
 def _check_content_type(http: HttpRequest) -> None:

@@ -50,7 +50,6 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "tools": (None, []),
     "functions": (None, []),
     "tool_choice": (None, "none", "auto"),
-    "response_format": (None, {"type": "text"}),
     "modalities": (None, ["text"]),
     "audio": (None,),
 }
@@ -178,6 +177,7 @@ def _request(fields: Mapping[str, Any], prompt: Prompt, own: Options, echo: str)
         "dry_last_n": _or(_integer(fields, "dry_penalty_last_n", -1), -1),
         "logit_bias": _biases(fields.get("logit_bias")),
         "seed": _integer(fields, "seed", 0),
+        "schema": _schema(fields.get("response_format")),
     }
     n = _or(_integer(fields, "n", 1, MOST_ANSWERS), 1)
     stream_options = fields.get("stream_options") or {}
@@ -186,6 +186,24 @@ def _request(fields: Mapping[str, Any], prompt: Prompt, own: Options, echo: str)
     return Request(
         prompt, n, options, _boolean(fields, "stream"), _boolean(stream_options, "include_usage"), echo
     )
+
+
+def _schema(form: Any) -> dict[str, Any] | None:
+    """The JSON schema that `response_format` asks for. Schemas are always followed, `strict` or not."""
+    kind = form.get("type") if isinstance(form, dict) else "text" if form is None else None
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "object"}
+    if kind != "json_schema":
+        expected = "an object with the type text, json_object or json_schema"
+        raise ApiError(400, f"response_format must be {expected}", param="response_format")
+    named = form.get("json_schema")
+    schema = named.get("schema") if isinstance(named, dict) else None
+    if not isinstance(schema, dict):
+        where = "response_format.json_schema.schema"
+        raise ApiError(400, f"{where} must be an object", param=where)
+    return schema
 
 
 def _stops(stop: Any) -> list[str]:
