@@ -335,6 +335,8 @@ def test_a_program_that_is_not_a_language_model_is_refused(device: Device) -> No
 
 
 def test_a_smaller_context_on_request(model_folder: Path, device: Device) -> None:
+    with pytest.raises(InputError, match=f"context_length is {CONTEXT + 1}.* room for 1 to {CONTEXT} tokens"):
+        pteron.llm.load(model_folder / "model.pte", device=device, context_length=CONTEXT + 1)
     with pteron.llm.load(model_folder / "model.pte", device=device, context_length=20) as llm:
         answer = llm.generate("hello", eos_token_id=[])
         assert len(llm.encode("hello")) + len(answer.tokens) == 21

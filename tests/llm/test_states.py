@@ -9,7 +9,10 @@ import pytest
 
 import pteron
 import pteron.llm
-from pteron.errors import OutOfMemory
+from pteron.errors import InputError, OutOfMemory, PteronError
+from pteron.gpu.state import everything, first_positions
+from pteron.ir.dtypes import DType
+from pteron.ir.values import Tensor
 from tests.support.faults import Limited, each_line, lock_is_free, lose
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -88,3 +91,38 @@ def test_a_closed_model_is_freed_without_a_collection(model_folder):
         assert [ref() for ref in watched] == [None, None]
     finally:
         gc.enable()
+
+
+def test_a_state_is_read_written_and_copied(llm):
+    decoder = llm.decoder
+    filled, other, third = (decoder.new_state() for _ in range(3))
+    decoder.logits(PROMPT, 0, filled)
+    wanted = decoder.logits([7], len(PROMPT), filled)
+    part = decoder.positions(len(PROMPT))
+    contents = filled.read(part)
+    assert [len(data) for data in contents] == filled.sizes(part)
+    assert contents == [data[: len(some)] for data, some in zip(filled.read(), contents, strict=True)]
+    poison = [b"\xff" * size for size in other.sizes()]  # NaN
+    other.write(poison)
+    third.write(poison)
+    other.write(contents, part)
+    third.copy_from(filled, part)
+    for state in (other, third):
+        np.testing.assert_array_equal(decoder.logits([7], len(PROMPT), state), wanted)
+    with pytest.raises(InputError, match="sizes"):
+        other.write(contents)
+    other.close()
+    with pytest.raises(PteronError, match="the state is closed"):
+        third.copy_from(other)
+
+
+def test_which_bytes_hold_the_first_positions():
+    def spans(shape, dtype=DType.float32, count=3, length=8):
+        return first_positions(count, length)(Tensor(0, dtype, shape, "cache"))
+
+    assert spans((1, 8, 2, 4)) == [(0, 3 * 32)]
+    assert spans((1, 2, 8, 4)) == [(0, 3 * 16), (8 * 16, 3 * 16)]
+    assert spans((2, 4, 8), DType.float16) == [(0, 128)]  # a row of 2 bytes is not a whole word
+    assert spans((1, 8, 8, 4)) == everything(Tensor(0, DType.float32, (1, 8, 8, 4), "cache"))
+    assert spans((1, 6, 4)) == everything(Tensor(0, DType.float32, (1, 6, 4), "cache"))
+    assert spans((1, 8, 2, 4), count=0) == []

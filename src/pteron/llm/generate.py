@@ -73,7 +73,7 @@ class Stream(Iterator[Piece]):
     ) -> None:
         """`leader` is another answer to the same prompt. `step` waits until it has read the prompt."""
         self._window = window
-        self._leader = leader
+        self._leader = None if leader is None else weakref.ref(leader)
         self._answer = Answer(model, window, sampling, options)
         # The generator has only a weak reference to its stream, so that a dropped stream is closed at once.
         self._steps = self._answer.steps(session, weakref.ref(self))
@@ -95,7 +95,8 @@ class Stream(Iterator[Piece]):
 
     def step(self) -> Piece | None:
         """Run the program once. Returns the next piece, or None while the prompt is read."""
-        if self._leader is not None and self._leader.is_reading:
+        leader = None if self._leader is None else self._leader()
+        if leader is not None and leader.is_reading:
             return None
         return next(self._steps)
 
