@@ -21,7 +21,6 @@ ENDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    tokens: list[str]
     bos: int | None
     eos: tuple[int, ...]  # the file's own first
     padding: int | None
@@ -30,4 +29,4 @@ class Vocabulary:
     tokenizer: Tokenizer
 
     def text(self, token: int | None) -> str | None:
-        return None if token is None else self.tokens[token]
+        return None if token is None else self.tokenizer.id_to_token(token)

@@ -53,7 +53,6 @@ def read_vocabulary(file: GgufFile) -> Vocabulary:
     if add_bos and bos is not None:
         _begin_with(tokenizer, tokens[bos], bos)
     return Vocabulary(
-        tokens=tokens,
         bos=bos,
         eos=_endings(file, tokens, types),
         padding=_token(file, "padding", tokens),

@@ -20,21 +20,18 @@ def read_folder_vocabulary(folder: Path, settings: Settings) -> Vocabulary:
     named = _optional(folder / "tokenizer_config.json")
     generation = _optional(folder / "generation_config.json")
     ids = tokenizer.get_vocab(with_added_tokens=True)
-    tokens = [""] * (max(ids.values(), default=-1) + 1)
-    for text, token in ids.items():
-        tokens[token] = text
+    known = set(ids.values())
 
     def having(role: str) -> list[int]:
         """The tokens of a role, by number or by text."""
         stated = [*generation.integers(f"{role}_token_id"), *settings.integers(f"{role}_token_id")]
         text = _text(named.entries.get(f"{role}_token"))
         found = stated if text is None or text not in ids else [*stated, ids[text]]
-        return [each for each in found if 0 <= each < len(tokens)]
+        return [each for each in found if each in known]
 
     special = {added.content for added in tokenizer.get_added_tokens_decoder().values() if added.special}
     endings = [ids[text] for text in ENDINGS if text in special]
     return Vocabulary(
-        tokens=tokens,
         bos=next(iter(having("bos")), None),
         eos=tuple(dict.fromkeys([*having("eos"), *endings])),
         padding=next(iter(having("pad")), None),
@@ -53,7 +50,9 @@ def _tokenizer(path: Path) -> Tokenizer:
     text = path.read_text("utf-8", errors="replace")
     try:
         tokenizer = Tokenizer.from_str(text)
-    except Exception as error:  # the library raises this class itself
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # a panic in the library is a BaseException
         raise FormatError(f"{path}: the tokenizer cannot be read: {error}") from None
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -76,5 +75,6 @@ def _chat_template(folder: Path, named: Settings) -> str | None:
         return path.read_text("utf-8", errors="replace")
     stated = named.entries.get("chat_template")
     if isinstance(stated, list):  # several, with names
-        stated = next((t.get("template") for t in stated if t.get("name") == "default"), None)
+        named_ones = [each for each in stated if isinstance(each, dict)]
+        stated = next((each.get("template") for each in named_ones if each.get("name") == "default"), None)
     return stated if isinstance(stated, str) else None
