@@ -75,8 +75,7 @@ def product_affine(
     params: dict[str, Number] = {"rows": rows, **sides.params, **weight.params}
     shared = Shared(bindings, params, {"HAS_BIAS": bias is not None, **weight.defines, **sides.defines})
     extent = Extent(rows, columns)
-    whole = weight.row_bytes % 4 == 0 and weight.group % 8 == 0 and depth % weight.group == 0
-    if not all_float32(x, bias, *outs) or not whole:
+    if not all_float32(x, bias, *outs) or not has_whole_groups(weight):
         return product_routes(
             extent, [Offer(ANY, shared.dispatch("linear_affine_any", extent.element_quads()))]
         )
@@ -96,8 +95,17 @@ def product_affine(
         offer(SMALL_TILE, "linear_affine_tile", 32, 32),
         offer(GEMM, "linear_affine", 4, WORKGROUP),
     ]
-    # A lane of a team reads four words at a time, and sixteen weights that share one scale.
-    if depth % 32 == 0 and weight.group % 16 == 0 and weight.row_bytes % 16 == 0:
+    if suits_teams(weight):
         offers.append(offer(TEAM_GEMV, "linear_affine_teams", 1, TEAM_COLUMNS))
         offers.append(offer(TEAM_FEW_PACKED_ROWS, "linear_affine_teams", 4, TEAM_COLUMNS))
     return product_routes(extent, offers)
+
+
+def has_whole_groups(weight: AffineWeights) -> bool:
+    """Whether rows are whole words and whole groups, which all kernels but `linear_affine_any` need."""
+    return weight.row_bytes % 4 == 0 and weight.group % 8 == 0 and weight.depth % weight.group == 0
+
+
+def suits_teams(weight: AffineWeights) -> bool:
+    """Whether a lane of a team can read four words at a time, and sixteen weights that share one scale."""
+    return weight.depth % 32 == 0 and weight.group % 16 == 0 and weight.row_bytes % 16 == 0

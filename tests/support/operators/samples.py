@@ -259,9 +259,12 @@ for bits, words, group, minima in FORMS:
         sample("pteron.linear_affine",
                lambda n, w=weight: [X(n, 64), *w, W(12), X(n, 12)])  # fmt: skip
         sample("pteron.embedding_affine", lambda n, w=weight: [*w, I(n), X(n, 64)])
+        sample("pteron.experts_affine", lambda n, w=weight: [X(n, 64), I(n, 2), *w, X(n, 2, 6)])
         for widths in ((4, 8), (4, 4, 4)):
             sample("pteron.linears_affine", lambda n, w=weight, widths=widths: [
                 X(n, 64), *w, None, [X(n, m) for m in widths]])  # fmt: skip
+for depth in (8, 7):
+    sample("pteron.experts", lambda n, k=depth: [X(n, 2, k), I(n, 2), W(3, 6, k), X(n, 2, 6)])
 sample("et_vk.q4gsw_requant",
        lambda n: [X(n, 16), F(4, LARGEST), 4, T((n, 8), DType.uint8)])  # fmt: skip
 for k in (8, 7):

@@ -4,6 +4,7 @@
 @group(0) @binding(1) var<storage, read> weights: array<u32>;  // [columns, row_bytes / 4]
 //#include affine_operands
 //#include affine_quads
+//#include experts
 //#include store
 
 @compute @workgroup_size(WG)
@@ -21,14 +22,15 @@ fn main(
     var first: array<u32, ROWS>;
     var sum: array<f32, ROWS>;
     for (var r = 0u; r < ROWS; r++) {
-        first[r] = min(row + r, p.rows - 1u) * (p.depth / 4u);
+        first[r] = x_row(min(row + r, p.rows - 1u)) * (p.depth / 4u);
         sum[r] = 0.0;
     }
+    let weight_row = first_weight_row(row) + column;
     var k = 0u;
     for (var g = 0u; g < p.depth / p.group; g++) {
-        let line = line_of(column, g);
+        let line = line_of(weight_row, g);
         for (var i = 0u; i < p.group / 4u; i++) {
-            let w = fma(codes_quad(column, k), vec4<f32>(line.scale), vec4<f32>(line.start));
+            let w = fma(codes_quad(weight_row, k), vec4<f32>(line.scale), vec4<f32>(line.start));
             for (var r = 0u; r < ROWS; r++) { sum[r] += dot(x[first[r] + k], w); }
             k++;
         }

@@ -17,15 +17,17 @@
 
 //#include affine_params
 //#include affine_element
+//#include experts
 //#include put
 
 fn value(i: u32) -> f32 {
     let row = min(i / p.columns, p.rows - 1u);
     let column = i % p.columns;
+    let weight_row = first_weight_row(row) + column;
     var sum = 0.0;
     for (var k = 0u; k < p.depth; k++) {
-        let line = line_of(column, k / p.group);
-        sum += f32(x_at(row * p.depth + k)) * (code_at(column, k) * line.scale + line.start);
+        let line = line_of(weight_row, k / p.group);
+        sum += f32(x_at(x_row(row) * p.depth + k)) * (code_at(weight_row, k) * line.scale + line.start);
     }
 //#if HAS_BIAS
     sum += f32(bias_at(column));

@@ -6,6 +6,7 @@
 //#include affine_operands
 //#include affine_numbers
 //#include affine_spread
+//#include experts
 //#include store
 
 const TEAM = 16u;              // lanes
@@ -72,7 +73,8 @@ fn main(
     let team = lane / TEAM;
     let member = lane % TEAM;
     // Rows and columns past the end repeat the last one. They are not stored.
-    let c = min(vec2<u32>(column + 2u * team) + vec2<u32>(0u, 1u), vec2<u32>(p.columns - 1u));
+    let c = min(vec2<u32>(column + 2u * team) + vec2<u32>(0u, 1u), vec2<u32>(p.columns - 1u))
+        + first_weight_row(row);
     var sum: array<vec2<f32>, ROWS>;
     for (var k = member; k < p.depth / 32u; k += TEAM) {
         let words_a = words_of(c.x, k);
@@ -85,7 +87,7 @@ fn main(
                 let a = quad_of(words_a, i, line_a);
                 let b = quad_of(words_b, i, line_b);
                 for (var r = 0u; r < ROWS; r++) {
-                    let four = x[min(row + r, p.rows - 1u) * (p.depth / 4u) + 8u * k + i];
+                    let four = x[x_row(min(row + r, p.rows - 1u)) * (p.depth / 4u) + 8u * k + i];
                     sum[r] += vec2<f32>(dot(four, a), dot(four, b));
                 }
             }

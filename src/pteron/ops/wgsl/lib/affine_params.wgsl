@@ -1,4 +1,7 @@
 struct Params {
     rows: u32, columns: u32, second: u32, third: u32,
     depth: u32, row_bytes: u32, group: u32, scale_column: u32, scale_group: u32, zero: f32,
+//#if EXPERTS
+    sharing: u32,
+//#end
 }
