@@ -186,6 +186,41 @@ FAMILIES = {
         {"rope.dimension_count": 4},
     ),
     "gpt2": Family("gpt2", "gpt2"),
+    "mixtral": Family(
+        "mixtral",
+        "llama",
+        {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None},
+        {"expert_count": 4, "expert_used_count": 2},
+        permuted=True,
+    ),
+    "qwen2moe": Family(
+        "qwen2_moe",
+        "qwen2moe",
+        {
+            "num_experts": 5,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 32,
+            "shared_expert_intermediate_size": 64,
+        },
+        {
+            "expert_count": 5,
+            "expert_used_count": 2,
+            "expert_feed_forward_length": 32,
+            "expert_shared_feed_forward_length": 64,
+        },
+    ),
+    "qwen3moe": Family(
+        "qwen3_moe",
+        "qwen3moe",
+        {
+            "num_experts": 5,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 32,
+            "norm_topk_prob": True,
+            "head_dim": 32,
+        },
+        {"expert_count": 5, "expert_used_count": 3, "expert_feed_forward_length": 32},
+    ),
 }
 
 
@@ -273,9 +308,15 @@ def _tensors(family: Family, model: Any) -> Iterator[tuple[str, Any]]:
     for name, parameter in model.state_dict().items():
         if name == "lm_head.weight" and model.config.tie_word_embeddings:
             continue
-        ours = names.get_name(name, try_suffixes=(".weight", ".bias"))
-        assert ours is not None, name
-        yield ours, _stored(family, model.config, name, parameter).contiguous().numpy()
+        if name.endswith("experts.gate_up_proj"):
+            parts = zip(("gate", "up"), parameter.chunk(2, dim=1), strict=True)
+            named = {f"{name.removesuffix('gate_up_proj')}{part}_proj.weight": half for part, half in parts}
+        else:
+            named = {name if name.endswith((".weight", ".bias")) else f"{name}.weight": parameter}
+        for each, tensor in named.items():
+            ours = names.get_name(each, try_suffixes=(".weight", ".bias"))
+            assert ours is not None, each
+            yield ours, _stored(family, model.config, each, tensor).contiguous().numpy()
 
 
 def _stored(family: Family, config: Any, name: str, tensor: torch.Tensor) -> torch.Tensor:
@@ -285,6 +326,8 @@ def _stored(family: Family, config: Any, name: str, tensor: torch.Tensor) -> tor
         return _pairs(tensor, config.num_attention_heads)
     if family.permuted and ".k_proj." in name:
         return _pairs(tensor, config.num_key_value_heads)
+    if name.endswith("shared_expert_gate.weight"):
+        return tensor[0]
     if family.model_type == "gpt2" and tensor.dim() == 2 and ".h." in name:
         return tensor.T
     return tensor

@@ -45,6 +45,8 @@ class Architecture:
     is_gated: bool = True  # the MLP is down(activation(gate(x)) * up(x)), else down(activation(up(x)))
     fused_qkv: bool = False  # one tensor `attn_qkv`: the rows of q, then k, then v
     fused_gate_up: bool = False  # the tensor `ffn_up` has the rows of the gate, then those of up
+    has_shared_expert: bool = False  # of a mixture: one more MLP, which every token uses, with a gate
+    normalizes_experts: bool = True  # the shares of the chosen experts add up to 1
     learned_positions: bool = False  # a table `position_embd`, instead of rotation
     scales_embedding: bool = False  # tokens' vectors are multiplied by sqrt(width)
     full_every: int = 0  # of such a number of layers, the last sees all keys, the others see the window

@@ -37,6 +37,17 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
+class Experts:
+    """A mixture of experts: MLPs among which each token chooses some."""
+
+    count: int
+    used: int  # by a token
+    hidden: int
+    shared_hidden: int = 0  # of the MLP that every token uses; 0: there is none
+    normalized: bool = True  # the shares of the chosen experts add up to 1
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     architecture: Architecture
     name: str
@@ -49,6 +60,7 @@ class Config:
     vocabulary: int
     context: int  # the positions that the model was trained for
     epsilon: float
+    experts: Experts | None = None  # None: one MLP
     stores_pairs: bool = False  # the rows of q and k are stored for rotation of pairs (2i, 2i+1)
     attention_scale: float | None = None  # None: 1 / sqrt(head_size)
     attention_softcap: float | None = None  # scores become cap * tanh(score / cap)
@@ -75,6 +87,9 @@ def check_config(config: Config, source: str) -> Config:
         raise FormatError(f"{source}: its sizes do not fit together: {config}")
     if not all(0 < number < inf for number in (*numbers, *(n for n in optional if n is not None))):
         raise FormatError(f"{source}: its numbers must be positive and finite: {config}")
+    experts = config.experts
+    if experts and not (0 < experts.used <= experts.count and experts.hidden > 0 <= experts.shared_hidden):
+        raise FormatError(f"{source}: its mixture of experts cannot be: {experts}")
     for layer in config.layers:
         if layer.rotary is not None and layer.rotary.size > config.head_size:
             raise FormatError(

@@ -14,7 +14,11 @@ LLAMA = Architecture("llama", ("llama", "mistral"), pairs_in_gguf=True)
 
 QWEN2 = Architecture("qwen2", ("qwen2",))
 
+QWEN2_MOE = Architecture("qwen2moe", (), has_shared_expert=True, normalizes_experts=False)
+
 QWEN3 = Architecture("qwen3", ("qwen3",), head_norm="head")
+
+QWEN3_MOE = Architecture("qwen3moe", (), head_norm="head")
 
 GEMMA = Architecture("gemma", ("gemma",), activation="gelu_tanh", scales_embedding=True, hf_norm_offset=1.0)
 
@@ -135,7 +139,9 @@ ARCHITECTURES = {
     for family in (
         LLAMA,
         QWEN2,
+        QWEN2_MOE,
         QWEN3,
+        QWEN3_MOE,
         GEMMA,
         GEMMA2,
         GEMMA3,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pteron.errors import UnsupportedError
-from pteron.llm.architectures.config import Config
+from pteron.llm.architectures.config import Config, Experts
 from pteron.llm.architectures.tensors import Tensors
 
 # A tensor's name and shape, and whether it must be there.
@@ -68,16 +68,42 @@ def _norm(config: Config, name: str, width: int, required: bool = True) -> Itera
         yield f"{name}.bias", (width,), False
 
 
-def _linears(config: Config) -> dict[str, tuple[int, int]]:
+def _linears(config: Config) -> dict[str, tuple[int, ...]]:
+    width = config.width
+    linears = _mlp(config) if config.experts is None else _mixture(width, config.experts)
+    return {**_projections(config), "attn_output": (width, config.queries), **linears}
+
+
+def _projections(config: Config) -> dict[str, tuple[int, ...]]:
+    if config.architecture.fused_qkv:
+        return {"attn_qkv": (config.queries + 2 * config.keys, config.width)}
+    return {
+        "attn_q": (config.queries, config.width),
+        "attn_k": (config.keys, config.width),
+        "attn_v": (config.keys, config.width),
+    }
+
+
+def _mlp(config: Config) -> dict[str, tuple[int, ...]]:
     family, width, hidden = config.architecture, config.width, config.hidden
-    if family.fused_qkv:
-        projections = {"attn_qkv": (config.queries + 2 * config.keys, width)}
-    else:
-        projections = {
-            "attn_q": (config.queries, width),
-            "attn_k": (config.keys, width),
-            "attn_v": (config.keys, width),
-        }
     up = {"ffn_up": (2 * hidden if family.fused_gate_up else hidden, width)}
     gate = {"ffn_gate": (hidden, width)} if family.is_gated and not family.fused_gate_up else {}
-    return {**projections, "attn_output": (width, config.queries), **gate, **up, "ffn_down": (width, hidden)}
+    return {**gate, **up, "ffn_down": (width, hidden)}
+
+
+def _mixture(width: int, experts: Experts) -> dict[str, tuple[int, ...]]:
+    count, hidden, shared = experts.count, experts.hidden, experts.shared_hidden
+    linears: dict[str, tuple[int, ...]] = {
+        "ffn_gate_inp": (count, width),
+        "ffn_gate_exps": (count, hidden, width),
+        "ffn_up_exps": (count, hidden, width),
+        "ffn_down_exps": (count, width, hidden),
+    }
+    if shared:
+        linears |= {
+            "ffn_gate_inp_shexp": (width,),
+            "ffn_gate_shexp": (shared, width),
+            "ffn_up_shexp": (shared, width),
+            "ffn_down_shexp": (width, shared),
+        }
+    return linears

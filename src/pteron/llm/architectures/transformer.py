@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pteron.llm.architectures.architecture import Activation, NormKind
-from pteron.llm.architectures.config import Config, Layer, Rotary
+from pteron.llm.architectures.config import Config, Experts, Layer, Rotary
 from pteron.llm.architectures.rotary import halves_from_pairs
 
 Rows = NDArray[np.int64]
@@ -55,6 +55,18 @@ class Operators(Protocol[T]):
 
     def attend(self, q: T, k: T, v: T, window: int | None) -> T:
         """Causal attention over all tokens so far, with the scale and the soft-cap of the model."""
+
+    def choose(self, scores: T, count: int, normalized: bool) -> tuple[T, T]:
+        """The largest of softmax(scores) [S, count], and their numbers. If normalized, they add up to 1."""
+
+    def expert_linear(self, x: T, name: str, chosen: T) -> T:
+        """The linear layers of chosen experts [S, count, out], of x [S, in] or [S, count, in]."""
+
+    def combine(self, x: T, shares: T) -> T:
+        """The sum of the experts' results [S, count, width], times their shares."""
+
+    def gated(self, x: T, by: T, name: str) -> T:
+        """x times the sigmoid of the product of `by` with a vector."""
 
     def last(self, x: T) -> T:
         """Of the rows, those for which logits are wanted."""
@@ -133,6 +145,24 @@ class Transformer(Generic[T]):
         return halves_from_pairs(heads, self.config.head_size, layer.rotary.size)
 
     def _feed_forward(self, x: T, block: str) -> T:
+        experts = self.config.experts
+        return self._mlp(x, block) if experts is None else self._mixture(x, block, experts)
+
+    def _mixture(self, x: T, block: str, experts: Experts) -> T:
+        op, activation = self.op, self.config.architecture.activation
+        scores = op.linear(x, f"{block}ffn_gate_inp")
+        shares, chosen = op.choose(scores, experts.used, experts.normalized)
+        gate = op.activate(op.expert_linear(x, f"{block}ffn_gate_exps", chosen), activation)
+        hidden = op.multiply(gate, op.expert_linear(x, f"{block}ffn_up_exps", chosen))
+        mixed = op.combine(op.expert_linear(hidden, f"{block}ffn_down_exps", chosen), shares)
+        if not experts.shared_hidden:
+            return mixed
+        gate = op.activate(op.linear(x, f"{block}ffn_gate_shexp"), activation)
+        hidden = op.multiply(gate, op.linear(x, f"{block}ffn_up_shexp"))
+        shared = op.linear(hidden, f"{block}ffn_down_shexp")
+        return op.add(mixed, op.gated(shared, x, f"{block}ffn_gate_inp_shexp"))
+
+    def _mlp(self, x: T, block: str) -> T:
         config, op = self.config, self.op
         family, up = config.architecture, f"{block}ffn_up"
         if not family.is_gated:

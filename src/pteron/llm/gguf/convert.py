@@ -19,7 +19,7 @@ from pteron.llm.gguf.encoder_graph import build_encoder
 from pteron.llm.gguf.exact import ExactWeights
 from pteron.llm.gguf.graph_operators import build_graph
 from pteron.llm.gguf.rounded import BITS, RoundedWeights, Rounding
-from pteron.llm.gguf.stock import StockWeights, check_stock_attention
+from pteron.llm.gguf.stock import StockWeights, check_stock_operators
 from pteron.llm.gguf.weights import Weights
 from pteron.llm.sources import open_checkpoint
 from pteron.pte import write_pte
@@ -161,7 +161,7 @@ def _weights(
         return ExactWeights(tensors, _share_of(parameters, 0, "converting", report))
     if isinstance(checkpoint, EncoderCheckpoint):
         raise InputError("embedders cannot be converted for stock ExecuTorch: leave out stock")
-    check_stock_attention(checkpoint.config, tensors.name)
+    check_stock_operators(checkpoint.config, tensors.name)
     check_groups(tensors, checkpoint.config, stock_group)
     layers = len(checkpoint.config.layers)
     importance = input_importance(

@@ -81,20 +81,25 @@ class DelegateBuilder:
         return self._call(op, args, self.tensor(shape, dtype))
 
     def call_pair(
-        self, op: str, *args: Any, shapes: tuple[Sequence[int], Sequence[int]]
+        self,
+        op: str,
+        *args: Any,
+        shapes: tuple[Sequence[int], Sequence[int]],
+        dtypes: tuple[str, str] = ("float32", "float32"),
     ) -> tuple[Value, Value]:
         """Call an operator that has two results."""
-        first, second = self._call_many(op, args, shapes)
+        first, second = (self.tensor(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+        self._call_list(op, args, [first, second])
         return first, second
 
     def call_first(self, op: str, *args: Any, shapes: Sequence[Sequence[int]]) -> Value:
         """Call an operator that has several results, of which only the first is used."""
-        return self._call_many(op, args, shapes)[0]
-
-    def _call_many(self, op: str, args: Sequence[Any], shapes: Sequence[Sequence[int]]) -> list[Value]:
         results = [self.tensor(shape) for shape in shapes]
+        self._call_list(op, args, results)
+        return results[0]
+
+    def _call_list(self, op: str, args: Sequence[Any], results: Sequence[Value]) -> None:
         self._call(op, args, Value(self._add(vulkan.ValueList(tuple(result.id for result in results)))))
-        return results
 
     def finish(self, *outputs: Value) -> VkGraph:
         graph = VkGraph(

@@ -36,6 +36,11 @@ class CodedMatrix:
         shape = (*x.shape[:-1], self.coded.rows)
         return g.call("pteron.linear_affine.default", x, *self._arguments(g), bias, shape=shape)
 
+    def expert_product(self, g: DelegateBuilder, x: Value, chosen: Value, columns: int) -> Value:
+        """The rows are those of several matrices, `columns` each."""
+        shape = (*chosen.shape, columns)
+        return g.call("pteron.experts_affine.default", x, chosen, *self._arguments(g), shape=shape)
+
     def lookup(self, g: DelegateBuilder, tokens: Value) -> Value:
         shape = (*tokens.shape, self.coded.depth)
         return g.call("pteron.embedding_affine.default", *self._arguments(g), tokens, shape=shape)
@@ -57,6 +62,12 @@ class FloatMatrix:
         shape = (*x.shape[:-1], len(self.values))
         return g.call("aten.linear.default", x, self._constant(g), bias, shape=shape)
 
+    def expert_product(self, g: DelegateBuilder, x: Value, chosen: Value, columns: int) -> Value:
+        """The rows are those of several matrices, `columns` each."""
+        matrices = FloatMatrix(self.values.reshape(-1, columns, self.values.shape[1]))
+        shape = (*chosen.shape, columns)
+        return g.call("pteron.experts.default", x, chosen, matrices._constant(g), shape=shape)
+
     def lookup(self, g: DelegateBuilder, tokens: Value) -> Value:
         shape, table = (*tokens.shape, self.values.shape[1]), self._constant(g)
         return g.call("aten.embedding.default", table, tokens, -1, False, False, shape=shape)
@@ -75,6 +86,10 @@ class ExactWeights(Weights):
     def linear(self, name: str, rows: Rows | None = None) -> Matrix:
         return self._matrix(name, rows)
 
+    def expert_product(self, g: DelegateBuilder, x: Value, name: str, chosen: Value) -> Value:
+        columns = self._tensors.shape(f"{name}.weight")[1]
+        return self._matrix(name).expert_product(g, x, chosen, columns)
+
     def embedding(self) -> Matrix:
         if self._table is None:
             self._table = self._matrix(EMBEDDING)
@@ -91,21 +106,24 @@ class ExactWeights(Weights):
                 sizes[self._tensors.kind(name)] += self._tensors.size(name)
         return f"as in the file: {', '.join(kind for kind, _ in sizes.most_common())}"
 
-    def _matrix(self, name: str, rows: Rows | None = None) -> Matrix:
+    def _matrix(self, name: str, rows: Rows | None = None) -> CodedMatrix | FloatMatrix:
         tensor = f"{name}.weight"
         bias, kind = self.bias(name, rows), self._tensors.kind(tensor)
         blocks = list(self._blocks(tensor, rows))
-        made: Matrix
+        made: CodedMatrix | FloatMatrix
         if kind in FORMATS:
             made = CodedMatrix(joined([self._coded(tensor, block) for block in blocks]), bias)
         else:
             made = self._of_floats(tensor, blocks, bias)
-        height, width = self._tensors.shape(tensor)
-        self._on_matrix((height if rows is None else len(rows)) * width)
+        width = self._tensors.shape(tensor)[-1]
+        self._on_matrix(self._tensors.size(tensor) if rows is None else len(rows) * width)
         return made
 
     def _blocks(self, tensor: str, rows: Rows | None) -> Iterator[Any]:
-        """Which rows to read at a time."""
+        """Which rows to read at a time: some, or those of one expert."""
+        if len(self._tensors.shape(tensor)) == 3:
+            yield from range(self._tensors.shape(tensor)[0])
+            return
         height, width = self._tensors.shape(tensor)
         chosen = height if rows is None else len(rows)
         step = max(1, AT_ONCE // width)
@@ -121,7 +139,7 @@ class ExactWeights(Weights):
                 raise FormatError(f"{where} holds values that are not finite: the file is damaged")
         return code(parts)
 
-    def _of_floats(self, tensor: str, blocks: list[Any], bias: Floats | None) -> Matrix:
+    def _of_floats(self, tensor: str, blocks: list[Any], bias: Floats | None) -> CodedMatrix | FloatMatrix:
         """A matrix that is stored in no block format."""
         kind = self._tensors.kind(tensor)
         return FloatMatrix(

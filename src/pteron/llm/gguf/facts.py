@@ -6,7 +6,7 @@ from math import sqrt
 from typing import TypeVar
 
 from pteron.errors import FormatError, UnsupportedError
-from pteron.llm.architectures.config import Config, Layer, Rotary, check_config
+from pteron.llm.architectures.config import Config, Experts, Layer, Rotary, check_config
 from pteron.llm.architectures.families import ARCHITECTURES
 from pteron.llm.gguf.rotary_facts import RotaryFacts
 from pteron.llm.gguf.source import GgufFile
@@ -48,8 +48,6 @@ class _Facts:
 
     def config(self) -> Config:
         file, family = self.file, self.family
-        if self.get("expert_count", int, 0):
-            raise UnsupportedError(f"{file.name}: mixtures of experts are not supported")
         if self.get("attention.value_length", int, self.head_size) != self.head_size:
             raise UnsupportedError(f"{file.name}: keys and values of different sizes are not supported")
         kind = "layer_norm_rms_epsilon" if family.norm == "rms" else "layer_norm_epsilon"
@@ -66,6 +64,7 @@ class _Facts:
             vocabulary=file.shape("token_embd.weight")[0],
             context=self.get("context_length", int),
             epsilon=self.get(f"attention.{kind}", float),
+            experts=self._experts(),
             stores_pairs=family.pairs_in_gguf,
             attention_scale=self._attention_scale(),
             attention_softcap=self.find("attn_logit_softcapping"),
@@ -75,6 +74,20 @@ class _Facts:
             logit_scale=1 / (self.find("logit_scale") or 1.0),
         )
         return check_config(config, file.name)
+
+    def _experts(self) -> Experts | None:
+        count = self.get("expert_count", int, 0)
+        if not count:
+            return None
+        hidden = self.get("expert_feed_forward_length", int, self.get("feed_forward_length", int, 0))
+        shared = self.get("expert_shared_feed_forward_length", int, hidden)
+        return Experts(
+            count=count,
+            used=self.get("expert_used_count", int),
+            hidden=hidden,
+            shared_hidden=shared if self.family.has_shared_expert else 0,
+            normalized=self.family.normalizes_experts,
+        )
 
     def _attention_scale(self) -> float | None:
         if (self.family.name, self.layers) in SCALED_BY_WIDTH:

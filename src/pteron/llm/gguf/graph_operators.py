@@ -58,6 +58,39 @@ class GraphOperators(GraphLayers):
     def head(self, x: Value) -> Value:
         return self.weights.head().product(self.builder, x)
 
+    def choose(self, scores: Value, count: int, normalized: bool) -> tuple[Value, Value]:
+        g, shape = self.builder, (self.length, count)
+        probabilities = g.call("aten._softmax.default", scores, -1, False, shape=scores.shape)
+        shares, chosen = g.call_pair(
+            "aten.topk.default",
+            probabilities,
+            count,
+            -1,
+            True,  # the largest
+            True,  # sorted
+            shapes=(shape, shape),
+            dtypes=("float32", "int32"),
+        )
+        if normalized:
+            total = g.call("aten.sum.dim_IntList", shares, [-1], True, None, shape=(self.length, 1))
+            shares = g.call("aten.div.Tensor", shares, total, shape=shape)
+        return shares, chosen
+
+    def expert_linear(self, x: Value, name: str, chosen: Value) -> Value:
+        return self.weights.expert_product(self.builder, x, name, chosen)
+
+    def combine(self, x: Value, shares: Value) -> Value:
+        count = shares.shape[1]
+        factors = self._view(shares, (self._live_length, count, 1), (self.length, count, 1))
+        parts, shape = self.multiply(x, factors), (self.length, x.shape[-1])
+        return self.builder.call("aten.sum.dim_IntList", parts, [1], False, None, shape=shape)
+
+    def gated(self, x: Value, by: Value, name: str) -> Value:
+        g, shape = self.builder, (self.length, 1)
+        vector = g.constant(self.weights.vector(f"{name}.weight").reshape(1, -1))
+        score = g.call("aten.linear.default", by, vector, None, shape=shape)
+        return self.multiply(x, g.call("aten.sigmoid.default", score, shape=shape))
+
     def attend(self, q: Value, k: Value, v: Value, window: int | None) -> Value:
         g, softcap = self.builder, self.config.attention_softcap
         is_stock = window is None and softcap is None

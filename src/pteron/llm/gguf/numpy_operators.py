@@ -108,6 +108,30 @@ class NumpyOperators:
         behind = places[:, None] - places
         return (behind < 0) | (behind >= (window or len(places)))
 
+    def choose(self, scores: Floats, count: int, normalized: bool) -> tuple[Floats, Floats]:
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        probabilities = powers / powers.sum(axis=-1, keepdims=True)
+        chosen = np.argsort(-probabilities, axis=-1, kind="stable")[:, :count]
+        shares = np.take_along_axis(probabilities, chosen, axis=-1)
+        if normalized:
+            shares = shares / shares.sum(axis=-1, keepdims=True)
+        return shares, chosen.astype(np.float32)
+
+    def expert_linear(self, x: Floats, name: str, chosen: Floats) -> Floats:
+        rows = x if x.ndim == 3 else np.repeat(x[:, None], chosen.shape[1], axis=1)
+        y = np.empty((*chosen.shape, self.tensors.shape(f"{name}.weight")[1]), np.float32)
+        for expert in np.unique(chosen):
+            here = chosen == expert
+            y[here] = rows[here] @ self.tensors.read(f"{name}.weight", int(expert)).T
+        return y
+
+    def combine(self, x: Floats, shares: Floats) -> Floats:
+        return np.asarray((x * shares[..., None]).sum(axis=1), np.float32)
+
+    def gated(self, x: Floats, by: Floats, name: str) -> Floats:
+        score = by @ self.tensors.read(f"{name}.weight")
+        return np.asarray(x / (1 + np.exp(-score))[:, None], np.float32)
+
     def last(self, x: Floats) -> Floats:
         return x
 

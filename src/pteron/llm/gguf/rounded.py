@@ -12,7 +12,7 @@ from pteron.llm.architectures.tensors import Floats, Tensors
 from pteron.llm.gguf.affine_rounding import round_affine
 from pteron.llm.gguf.codes import Coded, code, joined
 from pteron.llm.gguf.exact import CodedMatrix, ExactWeights
-from pteron.llm.gguf.weights import EMBEDDING, HEAD, Matrix
+from pteron.llm.gguf.weights import EMBEDDING, HEAD
 
 Rounding = Literal["8bit", "4bit"]
 BITS: dict[str, int] = {"8bit": 8, "4bit": 4}
@@ -36,8 +36,8 @@ class RoundedWeights(ExactWeights):
     def rounding(self) -> float:
         return float(np.sqrt(self._errors / max(self._squares, 1e-30)))
 
-    def _of_floats(self, tensor: str, blocks: list[Any], bias: Floats | None) -> Matrix:
-        width = self._tensors.shape(tensor)[1]
+    def _of_floats(self, tensor: str, blocks: list[Any], bias: Floats | None) -> CodedMatrix:
+        width = self._tensors.shape(tensor)[-1]
         if width % GROUP:
             raise UnsupportedError(
                 f"{self._tensors.name}: tensor {tensor!r} has rows of {width} weights, not whole "

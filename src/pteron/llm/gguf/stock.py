@@ -19,17 +19,18 @@ from pteron.llm.gguf.weights import EMBEDDING, HEAD, Weights
 COMPARED_ROWS = 128  # of each matrix, to see how much rounding changed it
 
 
-def check_stock_attention(config: Config, source: str) -> None:
-    """Refuse a model whose attention needs an operator of Pteron's own."""
+def check_stock_operators(config: Config, source: str) -> None:
+    """Refuse a model that needs operators of Pteron's own."""
     needs = {
         "a sliding window": any(layer.window is not None for layer in config.layers),
-        "soft-capping": config.attention_softcap is not None,
+        "soft-capped attention": config.attention_softcap is not None,
+        "a mixture of experts": config.experts is not None,
     }
     if any(needs.values()):
         missing = " and ".join(name for name, is_needed in needs.items() if is_needed)
         raise UnsupportedError(
-            f"{source}: the attention of {config.architecture.name} has {missing}, which ExecuTorch's "
-            "operators do not have: convert it without --stock"
+            f"{source}: {config.architecture.name} has {missing}, for which ExecuTorch has no operators: "
+            "convert it without --stock"
         )
 
 
@@ -99,6 +100,9 @@ class StockWeights(Weights):
     def linear(self, name: str, rows: Rows | None = None) -> StockMatrix:
         make = self._precise if self._is_sensitive(name) else self._coarse
         return replace(make(name, rows), bias=self.bias(name, rows))
+
+    def expert_product(self, g: DelegateBuilder, x: Value, name: str, chosen: Value) -> Value:
+        raise UnsupportedError(f"{self._tensors.name}: ExecuTorch has no operator for mixtures of experts")
 
     def _is_sensitive(self, name: str) -> bool:
         """Where errors cost the most, weight for weight: at both ends, and in the values attention mixes."""

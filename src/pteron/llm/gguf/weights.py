@@ -57,6 +57,10 @@ class Weights(ABC):
         """A linear layer: all of its rows, or those given, in their order."""
 
     @abstractmethod
+    def expert_product(self, g: DelegateBuilder, x: Value, name: str, chosen: Value) -> Value:
+        """x @ matrix^T for the matrices of a tensor [experts, out, in] that `chosen` names."""
+
+    @abstractmethod
     def embedding(self) -> Matrix:
         """The table of the tokens' vectors."""
 
