@@ -9,7 +9,7 @@ from typing import Literal
 NormKind = Literal["rms", "layer"]
 Activation = Literal["silu", "gelu", "gelu_tanh"]
 
-# Hugging Face's names of modules, and ours, which are those of GGUF.
+# Hugging Face's names of modules, and ours, which are those of GGUF. {n} is a layer, {e} an expert.
 LLAMA_NAMES = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
@@ -25,6 +25,14 @@ LLAMA_NAMES = {
     "model.layers.{n}.mlp.gate_proj": "blk.{n}.ffn_gate",
     "model.layers.{n}.mlp.up_proj": "blk.{n}.ffn_up",
     "model.layers.{n}.mlp.down_proj": "blk.{n}.ffn_down",
+    "model.layers.{n}.mlp.gate": "blk.{n}.ffn_gate_inp",
+    "model.layers.{n}.mlp.experts.{e}.gate_proj": "blk.{n}.ffn_gate_exps.{e}",
+    "model.layers.{n}.mlp.experts.{e}.up_proj": "blk.{n}.ffn_up_exps.{e}",
+    "model.layers.{n}.mlp.experts.{e}.down_proj": "blk.{n}.ffn_down_exps.{e}",
+    "model.layers.{n}.mlp.shared_expert_gate": "blk.{n}.ffn_gate_inp_shexp",
+    "model.layers.{n}.mlp.shared_expert.gate_proj": "blk.{n}.ffn_gate_shexp",
+    "model.layers.{n}.mlp.shared_expert.up_proj": "blk.{n}.ffn_up_shexp",
+    "model.layers.{n}.mlp.shared_expert.down_proj": "blk.{n}.ffn_down_shexp",
 }
 
 

@@ -10,15 +10,27 @@ def _renamed(modules: dict[str, str]) -> dict[str, str]:
     return LLAMA_NAMES | {f"model.layers.{{n}}.{hf}": f"blk.{{n}}.{ours}" for hf, ours in modules.items()}
 
 
-LLAMA = Architecture("llama", ("llama", "mistral"), pairs_in_gguf=True)
+LLAMA = Architecture(
+    "llama",
+    ("llama", "mistral", "mixtral"),
+    pairs_in_gguf=True,
+    hf_names=_renamed(
+        {
+            "block_sparse_moe.gate": "ffn_gate_inp",
+            "block_sparse_moe.experts.{e}.w1": "ffn_gate_exps.{e}",
+            "block_sparse_moe.experts.{e}.w3": "ffn_up_exps.{e}",
+            "block_sparse_moe.experts.{e}.w2": "ffn_down_exps.{e}",
+        }
+    ),
+)
 
 QWEN2 = Architecture("qwen2", ("qwen2",))
 
-QWEN2_MOE = Architecture("qwen2moe", (), has_shared_expert=True, normalizes_experts=False)
+QWEN2_MOE = Architecture("qwen2moe", ("qwen2_moe",), has_shared_expert=True, normalizes_experts=False)
 
 QWEN3 = Architecture("qwen3", ("qwen3",), head_norm="head")
 
-QWEN3_MOE = Architecture("qwen3moe", (), head_norm="head")
+QWEN3_MOE = Architecture("qwen3moe", ("qwen3_moe",), head_norm="head")
 
 GEMMA = Architecture("gemma", ("gemma",), activation="gelu_tanh", scales_embedding=True, hf_norm_offset=1.0)
 

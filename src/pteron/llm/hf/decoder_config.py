@@ -6,7 +6,7 @@ from math import sqrt
 
 from pteron.errors import FormatError, UnsupportedError
 from pteron.llm.architectures.architecture import Architecture
-from pteron.llm.architectures.config import Config, Layer, Rotary, check_config
+from pteron.llm.architectures.config import Config, Experts, Layer, Rotary, check_config
 from pteron.llm.architectures.tensors import Tensors
 from pteron.llm.hf.rope_parameters import read_rotary
 from pteron.llm.hf.settings import Settings
@@ -81,6 +81,7 @@ class _Reader:
             epsilon=settings.require(
                 float, "rms_norm_eps", "layer_norm_eps", "norm_epsilon", "layer_norm_epsilon"
             ),
+            experts=self._experts(),
             attention_scale=scalar**-0.5 if scalar else settings.find(float, "attention_multiplier"),
             attention_softcap=settings.find(float, "attn_logit_softcapping"),
             logit_softcap=settings.find(float, "final_logit_softcapping"),
@@ -89,6 +90,20 @@ class _Reader:
             logit_scale=1 / logits if logits else 0.0,
         )
         return check_config(config, settings.source)
+
+    def _experts(self) -> Experts | None:
+        settings, family = self.settings, self.family
+        count = settings.find(int, "num_local_experts", "num_experts")
+        if not count:
+            return None
+        shared = settings.find(int, "shared_expert_intermediate_size")
+        return Experts(
+            count=count,
+            used=settings.require(int, "num_experts_per_tok"),
+            hidden=settings.require(int, "moe_intermediate_size", "intermediate_size"),
+            shared_hidden=(shared or 0) if family.has_shared_expert else 0,
+            normalized=settings.get(bool, "norm_topk_prob", default=family.normalizes_experts),
+        )
 
     def _check_activation(self) -> None:
         """A family has one. The first files of gemma name the wrong one, which nothing has ever used."""

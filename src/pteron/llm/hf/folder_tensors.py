@@ -26,6 +26,10 @@ TEXT_MODEL = "language_model."  # the part of a model that also sees images
 # What is computed from other things and need not be stored.
 COMPUTED = re.compile(r"rotary_emb\.inv_freq$|\.attn\.(masked_)?bias$|position_ids$")
 
+# One of the experts of a layer, and the gate of the expert that all tokens share.
+EXPERT = re.compile(r"(blk\.\d+\.ffn_\w+_exps)\.(\d+)\.weight")
+ONE_ROW = "ffn_gate_inp_shexp.weight"
+
 
 @dataclass(frozen=True, slots=True)
 class Naming:
@@ -46,17 +50,44 @@ class Renamed:
     transposed: bool = False
     offset: float = 0.0
     rows: Rows | None = None  # those of the stored tensor that it consists of; None: all
+    is_vector: bool = False  # a matrix of one row, which GGUF has as a vector
 
     @property
     def shape(self) -> tuple[int, ...]:
+        if self.is_vector:
+            return self.stored.shape[1:]
         first, *others = reversed(self.stored.shape) if self.transposed else self.stored.shape
         return (first if self.rows is None else len(self.rows), *others)
 
     def read(self, rows: Any) -> Floats:
+        if self.is_vector:
+            vector: Floats = self.stored.floats()[0][rows]
+            return vector
         if self.rows is not None:
             rows = self.rows[rows]
         values: Floats = self.stored.floats().T[rows] if self.transposed else self.stored.floats(rows)
         return np.ascontiguousarray(values + np.float32(self.offset) if self.offset else values)
+
+
+@dataclass(frozen=True, slots=True)
+class Stacked:
+    """The matrices of all experts as one tensor, [experts, out, in]."""
+
+    parts: tuple[Renamed, ...]
+
+    @property
+    def stored(self) -> StoredTensor:
+        return self.parts[0].stored
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.parts), *self.parts[0].shape)
+
+    def read(self, rows: Any) -> Floats:
+        """`rows` are experts: a number or a slice."""
+        if isinstance(rows, int):
+            return self.parts[rows].read(slice(None))
+        return np.stack([part.read(slice(None)) for part in self.parts[rows]])
 
 
 class FolderTensors:
@@ -64,11 +95,12 @@ class FolderTensors:
 
     def __init__(self, name: str, stored: Mapping[str, StoredTensor], naming: Naming) -> None:
         self.name = name
-        self._tensors: dict[str, Renamed] = {}
+        found: dict[str, Renamed] = {}
         for ours, renamed in _renamed(stored, naming):
-            if ours in self._tensors:
+            if ours in found:
                 raise FormatError(f"{name}: two tensors are {ours!r}: {renamed.stored.name!r} is one of them")
-            self._tensors[ours] = renamed
+            found[ours] = renamed
+        self._tensors = _stacked(found, name)
 
     def drop(self, name: str) -> None:
         """Forget a tensor."""
@@ -77,6 +109,8 @@ class FolderTensors:
     def divide(self, name: str, parts: Mapping[str, Rows]) -> None:
         """Present rows of a tensor under other names, or some of them under its own."""
         whole = self._tensor(name)
+        if isinstance(whole, Stacked):
+            raise FormatError(f"{self.name}: the experts of {name!r} cannot be divided")
         self.drop(name)
         for part, rows in parts.items():
             self._tensors[part] = replace(whole, rows=rows)
@@ -119,7 +153,7 @@ class FolderTensors:
     def stored(self, name: str, rows: Any = slice(None)) -> NDArray[np.uint8]:
         raise UnsupportedError(f"{self.name}: tensor {name!r} is not in a block format")
 
-    def _tensor(self, name: str) -> Renamed:
+    def _tensor(self, name: str) -> Renamed | Stacked:
         try:
             return self._tensors[name]
         except KeyError:
@@ -142,17 +176,36 @@ def _renamed(stored: Mapping[str, StoredTensor], naming: Naming) -> Iterator[tup
                 tensor,
                 transposed=naming.transposed and is_linear,
                 offset=naming.norm_offset if is_norm else 0.0,
+                is_vector=ours.endswith(ONE_ROW) and len(tensor.shape) == 2,
             ),
         )
 
 
+def _stacked(tensors: Mapping[str, Renamed], source: str) -> dict[str, Renamed | Stacked]:
+    """The tensors, with those of experts put together."""
+    result: dict[str, Renamed | Stacked] = {}
+    experts: dict[str, dict[int, Renamed]] = {}
+    for name, tensor in tensors.items():
+        match = EXPERT.fullmatch(name)
+        if match is None:
+            result[name] = tensor
+        else:
+            experts.setdefault(f"{match[1]}.weight", {})[int(match[2])] = tensor
+    for name, parts in experts.items():
+        alike = {(part.shape, part.stored.dtype) for part in parts.values()}
+        if sorted(parts) != list(range(len(parts))) or len(alike) > 1:
+            raise FormatError(f"{source}: the experts of {name!r} are not complete, or not of one form")
+        result[name] = Stacked(tuple(parts[number] for number in range(len(parts))))
+    return result
+
+
 def _our_name(name: str, naming: Naming) -> str | None:
     module, _, parameter = name.replace(TEXT_MODEL, "", 1).rpartition(".")
-    number = NUMBER.search(module)
-    pattern = NUMBER.sub("{n}", module, count=1)
+    number, *expert = NUMBER.findall(module) or [""]
+    pattern = NUMBER.sub("{e}", NUMBER.sub("{n}", module, count=1))
     for prefix in PREFIXES:
         for key in (prefix + pattern, pattern.removeprefix(prefix)):
             if key in naming.modules:
-                ours = naming.modules[key].replace("{n}", number[0] if number else "")
+                ours = naming.modules[key].replace("{n}", number).replace("{e}", "".join(expert))
                 return f"{ours}.{parameter}"
     return None
