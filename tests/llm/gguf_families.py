@@ -251,7 +251,8 @@ def model(family: Family) -> Any:
     return made.float().eval()
 
 
-def write_gguf(path: Path, family: Family, model: Any) -> Path:
+def write_gguf(path: Path, family: Family, model: Any, experts: Any = None) -> Path:
+    """`experts` is the type in which the matrices of experts are stored. None: float32."""
     config, name = model.config, family.architecture
     out = gguf.GGUFWriter(path, name)
     facts = {
@@ -276,7 +277,10 @@ def write_gguf(path: Path, family: Family, model: Any) -> Path:
         _add_fact(out, f"{name}.{key}", value)
     _add_vocabulary(out)
     for key, value in {**dict(_tensors(family, model)), **family.tensors}.items():
-        out.add_tensor(key, value)
+        if experts is not None and "_exps" in key:
+            out.add_tensor(key, gguf.quants.quantize(value, experts), raw_dtype=experts)
+        else:
+            out.add_tensor(key, value)
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_tensors_to_file()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 
@@ -52,6 +53,22 @@ def test_logits_are_those_of_transformers(family: Family, tmp_path: Path, device
                 np.testing.assert_allclose(got[0], wanted[start - 1], rtol=0, atol=2e-4 * size)
 
 
+def test_coded_experts_are_those_of_the_file(tmp_path: Path, device: Device) -> None:
+    family = FAMILIES["mixtral"]
+    kind = gguf.GGMLQuantizationType.Q4_1
+    source = write_gguf(tmp_path / "tiny.gguf", family, model(family), kind)
+    checkpoint = open_decoder(source)
+    assert checkpoint.tensors.kind("blk.0.ffn_up_exps.weight") == "Q4_1"
+    wanted = reference(checkpoint.config, checkpoint.tensors, TOKENS[:21]).logits()
+    made = pteron.llm.convert(source, tmp_path / "tiny.pte", max_seq_len=20)
+    with pteron.load(made.path, device=device, tune=False) as program:
+        method = program.method()
+        for start, end in ((0, 20), (20, 21)):
+            got = method(np.array([TOKENS[start:end]]), np.array([start]))
+            atol = 2e-4 * (wanted.max() - wanted.min())
+            np.testing.assert_allclose(got[0], wanted[end - 1], rtol=0, atol=atol)
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -74,7 +91,7 @@ def test_the_document_lists_every_family() -> None:
         for line in document.splitlines()
         if line.startswith("| ")
     ]
-    listed = {(name.strip("`"), kind.strip("`")) for name, kind in rows}
+    listed = {(name.strip("`"), kind.strip("`")) for name, kinds in rows for kind in kinds.split(", ")}
     families = {
         (family.name, kind) for family in ARCHITECTURES.values() for kind in family.model_types or ("",)
     }
