@@ -27,14 +27,15 @@ class Candidates:
     def of(cls, logits: np.ndarray[Any, Any]) -> Candidates:
         """All tokens, except those that the model excludes (minus infinity)."""
         wide = logits.astype(np.float64).reshape(-1)
-        if np.isnan(wide).any():
+        highest = wide.max()
+        if np.isnan(highest):  # so is the maximum, if any of them is
             raise InputError(
                 "the model's logits are not numbers: the weights or the adapter's arithmetic are wrong"
             )
-        tokens = np.flatnonzero(wide > -np.inf)
-        if not len(tokens):
+        if highest == -np.inf:
             raise InputError("the model excludes every token: all logits are minus infinity")
-        return cls(tokens, wide[tokens])
+        everything = cls(np.arange(len(wide)), wide)
+        return everything if wide.min() > -np.inf else everything.keep(wide > -np.inf)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -81,10 +82,19 @@ def typical(candidates: Candidates, p: float) -> Candidates:
     """Keep the tokens whose surprise is nearest to the expected one, until their probabilities exceed p."""
     probabilities = candidates.probabilities
     surprise = -np.log(np.maximum(probabilities, np.finfo(np.float64).tiny))
-    expected = float(probabilities @ surprise)
-    order = np.argsort(np.abs(surprise - expected), kind="stable")
-    sums = probabilities[order].cumsum()
-    return candidates.keep(order[: 1 + int((sums <= p).sum())])
+    distance = np.abs(surprise - float(probabilities @ surprise))
+    # The tokens below this bound have less than 1 - p in total, so the others exceed p. A token that is
+    # farther away than they need to be is not kept: the rest is little to sort.
+    likely = probabilities >= (1 - p) / len(probabilities)
+    enough = _nearest(probabilities[likely], distance[likely], p)
+    near = np.flatnonzero(distance <= distance[likely][enough].max())
+    return candidates.keep(near[_nearest(probabilities[near], distance[near], p)])
+
+
+def _nearest(probabilities: Row, distance: Row, p: float) -> Tokens:
+    """The positions with the smallest distances, until their probabilities exceed p."""
+    order = np.argsort(distance, kind="stable")
+    return order[: 1 + int((probabilities[order].cumsum() <= p).sum())]
 
 
 def exclude_top(
