@@ -40,14 +40,23 @@ def check(path: Path, wanted: Any, device: Device, texts: list[str] = TEXTS) -> 
         np.testing.assert_allclose(embedder.embed(texts), wanted, rtol=1e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("kind", ["bert", "nomic_bert"])
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_a_gguf_file(kind: str, pooling: str, tmp_path: Path, device: Device) -> None:
+@pytest.mark.parametrize(
+    ("kind", "pooling", "stored_as"),
+    [
+        ("bert", "mean", "F32"),
+        ("bert", "cls", "Q8_0"),
+        ("bert", "last", "Q4_0"),
+        ("nomic_bert", "mean", "F32"),
+        ("nomic_bert", "cls", "F16"),
+    ],
+)
+def test_a_gguf_file(kind: str, pooling: str, stored_as: str, tmp_path: Path, device: Device) -> None:
     torch_model = model(kind)
-    number = {"mean": gguf.PoolingType.MEAN, "cls": gguf.PoolingType.CLS}[pooling]
-    source = tiny_encoders.write_gguf(tmp_path / "tiny.gguf", torch_model, number)
+    number = gguf.PoolingType[pooling.upper()]
+    source = tiny_encoders.write_gguf(tmp_path / "tiny.gguf", torch_model, number, stored_as)
     made = pteron.llm.convert(source, tmp_path / "tiny.pte")
     assert (made.architecture, made.max_seq_len) == (kind.replace("_", "-"), LENGTH)
+    assert made.quantization.startswith(f"as in the file: {stored_as}")
     check(made.path, expected(torch_model, TEXTS, pooling), device)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from pteron.llm.architectures.encoders import ENCODERS
+from tests.llm.blocks import Kind
 from tests.zoo import libraries
 
 WORDS = ["the", "cat", "sat", "dog", "ran", "hello", "world", "un", "like", "ly", "a", "b", "c"]
@@ -70,7 +71,7 @@ def expected(model: Any, texts: list[str], pooling: str = "mean", normalize: boo
     for text in texts:
         with torch.no_grad():
             rows = model(input_ids=torch.tensor([tokenizer().encode(text).ids])).last_hidden_state[0]
-        vector = rows.mean(0) if pooling == "mean" else rows[0]
+        vector = {"mean": rows.mean(0), "cls": rows[0], "last": rows[-1]}[pooling]
         vectors.append(torch.nn.functional.normalize(vector, dim=0) if normalize else vector)
     return torch.stack(vectors).numpy()
 
@@ -102,7 +103,13 @@ def write_folder(
 # -- a GGUF file -------------------------------------------------------------------------------------
 
 
-def write_gguf(path: Path, model: Any, pooling: gguf.PoolingType = gguf.PoolingType.MEAN) -> Path:
+def write_gguf(
+    path: Path, model: Any, pooling: gguf.PoolingType = gguf.PoolingType.MEAN, format: str = "F32"
+) -> Path:
+    """A file whose matrices have a format. Those of the model given are first rounded to it."""
+    for matrix in (parameter.data for parameter in model.parameters() if parameter.dim() == 2):
+        rounded = gguf.dequantize(gguf.quantize(matrix.numpy(), Kind[format]), Kind[format])
+        matrix.copy_(torch.tensor(rounded))
     kind = {"bert": "bert", "nomic_bert": "nomic-bert"}[model.config.model_type]
     out = gguf.GGUFWriter(path, kind)
     out.add_name(f"tiny {kind}")
@@ -122,7 +129,9 @@ def write_gguf(path: Path, model: Any, pooling: gguf.PoolingType = gguf.PoolingT
     for role, number in {"pad": 0, "unk": 1, "bos": 2, "sep": 3, "mask": 4}.items():
         getattr(out, f"add_{role}_token_id")(number)
     for name, tensor in stored(model).items():
-        out.add_tensor(name, tensor)
+        is_matrix = tensor.ndim == 2 and name.startswith(("blk.", "token_embd"))
+        as_format = Kind[format if is_matrix else "F32"]
+        out.add_tensor(name, gguf.quantize(tensor, as_format), raw_dtype=as_format)
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_tensors_to_file()
