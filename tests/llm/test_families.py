@@ -5,7 +5,9 @@ Prompts and single tokens are fed, at positions beyond any window.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 import pteron
 import pteron.llm
 from pteron.devices import Device
-from pteron.errors import UnsupportedError
+from pteron.errors import FormatError, UnsupportedError
 from pteron.llm.architectures.families import ARCHITECTURES
 from pteron.llm.gguf.numpy_operators import reference
 from pteron.llm.sources import open_decoder
@@ -82,6 +84,41 @@ def test_families_that_need_operators_of_pteron(name: str, reason: str, tmp_path
     with pytest.raises(UnsupportedError, match=f"{reason}.*without --stock"):
         pteron.llm.convert(source, tmp_path / "tiny.pte", stock=True)
     assert not (tmp_path / "tiny.pte").exists()
+
+
+YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}
+BAD_FACTS: dict[str, tuple[dict[str, Any], str]] = {
+    "no layers": ({"block_count": 0}, "cannot have 0 layers"),
+    "too many layers": ({"block_count": 1 << 30}, "cannot have 1073741824 layers"),
+    "no heads": ({"attention.head_count": 0}, "sizes do not fit together"),
+    "more rotated than there is": ({"rope.dimension_count": 64}, "64 of 16 elements of a head cannot"),
+    "an odd rotation": ({"rope.dimension_count": 7}, "7 of 16 elements of a head cannot"),
+    "no base": ({"rope.freq_base": 0.0}, "with the base 0"),
+    "not a number": ({"rope.freq_base": float("nan")}, "with the base nan"),
+    "no factor": ({**YARN, "rope.scaling.factor": 0.0}, "scaling factor must be positive"),
+    "an infinite factor": (
+        {**YARN, "rope.scaling.factor": float("inf"), "rope.scaling.original_context_length": 16},
+        "frequencies must be finite",
+    ),
+    "no context": ({**YARN, "rope.scaling.original_context_length": 0}, "original context must be positive"),
+    "another scaling": ({**YARN, "rope.scaling.type": "bent"}, "'bent' is not supported"),
+    "a negative scale": ({"residual_scale": -1.0}, "must be positive and finite"),
+    "more used than there are": ({"expert_count": 2, "expert_used_count": 3}, "sizes do not fit together"),
+}
+
+
+@pytest.fixture(scope="module")
+def llama() -> Any:
+    return model(FAMILIES["llama"])
+
+
+@pytest.mark.parametrize("case", BAD_FACTS)
+def test_impossible_facts_are_refused(case: str, llama: Any, tmp_path: Path) -> None:
+    facts, message = BAD_FACTS[case]
+    source = write_gguf(tmp_path / "bad.gguf", replace(FAMILIES["llama"], facts=facts), llama)
+    with pytest.raises((FormatError, UnsupportedError), match=message):
+        pteron.llm.convert(source, tmp_path / "x.pte")
+    assert not (tmp_path / "x.pte").exists()
 
 
 def test_the_document_lists_every_family() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isfinite
 
 from pteron.errors import FormatError
 from pteron.llm.architectures.architecture import Architecture
@@ -87,14 +87,25 @@ def check_config(config: Config, source: str) -> Config:
         raise FormatError(f"{source}: its sizes do not fit together: {config}")
     if not all(0 < number < inf for number in (*numbers, *(n for n in optional if n is not None))):
         raise FormatError(f"{source}: its numbers must be positive and finite: {config}")
-    experts = config.experts
-    if experts and not (0 < experts.used <= experts.count and experts.hidden > 0 <= experts.shared_hidden):
-        raise FormatError(f"{source}: its mixture of experts cannot be: {experts}")
+    if config.experts is not None:
+        _check_experts(config.experts, source)
     for layer in config.layers:
-        if layer.rotary is not None and layer.rotary.size > config.head_size:
-            raise FormatError(
-                f"{source}: {layer.rotary.size} elements of a head are rotated, but it has {config.head_size}"
-            )
+        if layer.rotary is not None:
+            _check_rotary(layer.rotary, config.head_size, source)
         if layer.window is not None and layer.window < 1:
             raise FormatError(f"{source}: a window must be positive, not {layer.window}")
     return config
+
+
+def _check_experts(experts: Experts, source: str) -> None:
+    if min(experts.used, experts.hidden) < 1 or experts.used > experts.count or experts.shared_hidden < 0:
+        raise FormatError(f"{source}: its sizes do not fit together: {experts}")
+
+
+def _check_rotary(rotary: Rotary, head_size: int, source: str) -> None:
+    if rotary.size > head_size:
+        raise FormatError(f"{source}: {rotary.size} elements of a head are rotated, but it has {head_size}")
+    if not all(isfinite(number) for number in (rotary.gain, *rotary.frequencies)):
+        raise FormatError(f"{source}: its rotary frequencies must be finite")
+    if rotary.longer is not None:
+        _check_rotary(rotary.longer, head_size, source)

@@ -90,7 +90,7 @@ class _Facts:
         )
 
     def _attention_scale(self) -> float | None:
-        if (self.family.name, self.layers) in SCALED_BY_WIDTH:
+        if (self.family.name, self.layers) in SCALED_BY_WIDTH and self.width > 0:
             return sqrt(self.heads / self.width)
         return self.find("attention.scale")
 

@@ -26,7 +26,7 @@ class RotaryFacts:
         self.architecture = architecture
         self.size = self.get("dimension_count", int, head_size)
         self.base = self.get("freq_base", float, 10000.0)
-        if not 0 < self.size <= head_size or self.size % 2 or not self.base > 0:
+        if not 0 < self.size <= head_size or self.size % 2 or not self.base > 1:
             raise FormatError(
                 f"{file.name}: {self.size} of {head_size} elements of a head cannot be rotated with the "
                 f"base {self.base}"
@@ -71,7 +71,10 @@ class RotaryFacts:
         if kind == "linear":
             return values / factor, 1.0
         if kind == "yarn":
-            return yarn(self.base, self.size, factor, self.get("scaling.original_context_length", int))
+            context = self.get("scaling.original_context_length", int)
+            if context < 1:
+                raise FormatError(f"{self.file.name}: the original context must be positive, not {context}")
+            return yarn(self.base, self.size, factor, context)
         raise UnsupportedError(
             f"{self.file.name}: the rotary scaling {kind!r} is not supported; 'linear', 'yarn' and "
             "'longrope' are"
