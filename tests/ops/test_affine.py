@@ -24,8 +24,9 @@ def coded(
     minima: bool = False,
     full: bool = False,
     table: bool = False,
+    per_block: int = 0,
 ) -> Coded:
-    """Random weights; if `full`, their scales are too small for float16."""
+    """Random weights; if `full`, their scales are too small for float16; else maybe in super-blocks."""
     random = np.random.default_rng(rows)
     groups = depth // group
 
@@ -35,9 +36,23 @@ def coded(
 
     codes = random.integers(0, 1 << bits, (rows, depth), dtype=np.uint8)
     zero = 0 if minima or table else 1 << (bits - 1)
-    made = code(Codes(codes, floats(), bits, zero, -floats() if minima else None, LEVELS if table else None))
+    levels = LEVELS if table else None
+    if per_block:
+        return code(super_blocks(codes, random, bits, zero, groups, per_block, minima, levels))
+    made = code(Codes(codes, floats(), bits, zero, -floats() if minima else None, levels))
     assert made.scales.dtype == (np.float32 if full else np.float16)
     return made
+
+
+def super_blocks(
+    codes: Any, random: Any, bits: int, zero: int, groups: int, per_block: int, minima: bool, table: Any
+) -> Codes:
+    """Levels of all signs, and factors that have no more bits than float16."""
+    rows, kinds = len(codes), 2 if minima else 1
+    levels = random.integers(-128, 128, (kinds, rows, groups), dtype=np.int8)
+    factors = random.uniform(0.004, 0.008, (rows, groups // per_block, kinds)).astype(np.float16)
+    below = levels[1] if minima else None
+    return Codes(codes, levels[0], bits, zero, below, table, factors.astype(np.float32))
 
 
 def arguments(weight: Coded) -> list[Any]:
@@ -52,6 +67,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "4 bits, a table": {"bits": 4, "group": 32, "table": True},
     "7 bits, full minima": {"bits": 7, "group": 32, "minima": True, "full": True},
     "8 bits, full scales": {"bits": 8, "group": 128, "full": True},
+    "6 bits, super-blocks": {"bits": 6, "group": 16, "per_block": 8},
+    "2 bits, super-blocks with minima": {"bits": 2, "group": 16, "minima": True, "per_block": 16},
 }
 OTHER_FORMS: dict[str, dict[str, Any]] = {
     "3 bits": {"bits": 3, "group": 16},
@@ -150,6 +167,8 @@ def test_embedding(device: Device, form: str) -> None:
         ({"group": 0}, "group_size must be positive"),
         ({"words": torch.zeros(6, 4, dtype=torch.int32)}, r"weights must be int32 \[rows, 8 or more\]"),
         ({"scales": torch.zeros(6, 1)}, r"scales must be floats \[6, 2\]"),
+        ({"scales": torch.zeros(6, 3, 2, dtype=torch.int32)}, r"must be int32 \[6, a divisor of 2, words\]"),
+        ({"scales": torch.zeros(6, 1, 2, dtype=torch.int32)}, "must have a multiple of 4 groups"),
         ({"table": torch.zeros(4)}, "the table must have 16 float32 elements"),
     ],
 )

@@ -6,13 +6,17 @@ scale * code + minimum if the groups have minima, or scale * table[code] if ther
 A code of 8 bits is one byte. A shorter code is split into planes of 4 bits, 2 bits and 1 bit, the low bits
 first. For example, a code of 6 bits has a plane of 4 bits and a plane of 2 bits. Each plane of a row is
 packed into whole words. The first code has the lowest bits of a word.
+
+Scales are floats [rows, groups], or [rows, groups, 2] with (scale, minimum). Super-blocks of several groups
+have int32 words [rows, super-blocks, words] instead: one float32 factor, or two with minima, and then the
+levels of the groups. A level is a signed byte, or two with minima. A scale is factor * level.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 
 from pteron.ir.rule import (
     Bound,
@@ -30,6 +34,7 @@ from pteron.ir.rule import (
 )
 
 PLANES = (8, 4, 2, 1)  # bits
+SCALE_KINDS = {DType.float16: "HALF", DType.float32: "FULL", DType.int32: "LEVELS"}
 
 
 def planes(bits: int) -> tuple[int, ...]:
@@ -42,20 +47,68 @@ def row_words(bits: int, depth: int) -> int:
     return sum(-(-depth * width // 32) for width in planes(bits))
 
 
+@dataclass(frozen=True, slots=True)
+class GroupScales:
+    """The scales of groups, as a kernel reads them."""
+
+    stored: LiveTensor
+    steps: tuple[int, int]  # the stride from row to row, and from group (or super-block) to group
+    has_minima: bool = False
+    per_block: int = 1  # groups of a super-block
+
+    @classmethod
+    def of_rows(cls, scales: LiveTensor, rows: int, groups: int) -> GroupScales:
+        """Floats [rows, groups] or [rows, groups, 2], or int32 words [rows, super-blocks, words]."""
+        shape = scales.shape
+        if scales.dtype is DType.int32:
+            return cls._of_super_blocks(scales, rows, groups)
+        check(
+            scales.dtype in SCALE_KINDS
+            and (scales.rank == 2 or (scales.rank == 3 and shape[2] == 2))
+            and shape[0] >= rows
+            and shape[1] >= groups,
+            f"scales must be floats [{rows}, {groups}] or, with minima, [{rows}, {groups}, 2], "
+            f"not {scales.dtype} {describe(shape)}",
+        )
+        return cls(scales, (shape[1], 1), scales.rank == 3)
+
+    @classmethod
+    def _of_super_blocks(cls, scales: LiveTensor, rows: int, groups: int) -> GroupScales:
+        shape = scales.shape
+        check(
+            scales.rank == 3 and shape[0] >= rows and shape[1] > 0 and groups % shape[1] == 0,
+            f"scales of super-blocks must be int32 [{rows}, a divisor of {groups}, words], "
+            f"not {describe(shape)}",
+        )
+        per_block = groups // shape[1]
+        words = 1 + per_block // 4
+        check(
+            per_block % 4 == 0 and shape[2] in (words, 2 * words),
+            f"a super-block of {per_block} groups must have a multiple of 4 groups, and {words} words or "
+            f"with minima {2 * words}, not {shape[2]}",
+        )
+        return cls(scales, (shape[1] * shape[2], shape[2]), shape[2] > words, per_block)
+
+    @property
+    def defines(self) -> dict[str, Define]:
+        mine = SCALE_KINDS[self.stored.dtype], "MINIMA" if self.has_minima else "SCALES"
+        forms = itertools.product(SCALE_KINDS.values(), ("SCALES", "MINIMA"))
+        kinds = {"_".join(form): form == mine for form in forms}
+        return {**kinds, "BLOCK_GROUPS": self.per_block}
+
+
 @dataclass(frozen=True)
 class AffineWeights:
-    """Coded weights [rows, depth], as a kernel reads them. `scale_steps` is the layout of the scales."""
+    """Coded weights [rows, depth], as a kernel reads them."""
 
     codes: LiveTensor  # words or bytes
-    scales: LiveTensor
+    scales: GroupScales
     depth: int
     bits: int
     group: int
     row_bytes: int
-    scale_steps: tuple[int, int]  # the stride of the scales from row to row, and from group to group
     zero: int = 0
     table: LiveTensor | None = None
-    has_minima: bool = False
 
     @classmethod
     def of_words(
@@ -68,7 +121,7 @@ class AffineWeights:
         zero: int,
         table: LiveTensor | None,
     ) -> AffineWeights:
-        """Codes are [rows, words]. Scales are [rows, groups], or [rows, groups, 2] with (scale, minimum)."""
+        """Codes are [rows, words]. For scales see `GroupScales.of_rows`."""
         check(2 <= bits <= 8, f"bits must be from 2 to 8, not {bits}")
         check(group > 0, f"group_size must be positive, not {group}")
         words, groups = row_words(bits, depth), -(-depth // group)
@@ -77,24 +130,15 @@ class AffineWeights:
             f"weights must be int32 [rows, {words} or more], not {codes.dtype} {describe(codes.shape)}",
         )
         check(
-            scales.dtype.is_float
-            and (scales.rank == 2 or (scales.rank == 3 and scales.shape[2] == 2))
-            and scales.shape[0] >= codes.shape[0]
-            and scales.shape[1] >= groups,
-            f"scales must be floats [{codes.shape[0]}, {groups}] or, with minima, "
-            f"[{codes.shape[0]}, {groups}, 2], not {scales.dtype} {describe(scales.shape)}",
-        )
-        check(
             table is None or (table.dtype is DType.float32 and table.numel >= 1 << bits),
             f"the table must have {1 << bits} float32 elements for codes of {bits} bits",
         )
-        steps = (scales.shape[1], 1)
-        row_bytes = 4 * codes.shape[1]
-        return cls(codes, scales, depth, bits, group, row_bytes, steps, zero, table, scales.rank == 3)
+        form = GroupScales.of_rows(scales, codes.shape[0], groups)
+        return cls(codes, form, depth, bits, group, 4 * codes.shape[1], zero, table)
 
     @cached_property
     def bindings(self) -> dict[str, Bound]:
-        found: dict[str, Bound] = {"weights": self.codes, "scales": self.scales}
+        found: dict[str, Bound] = {"weights": self.codes, "scales": self.scales.stored}
         return found if self.table is None else {**found, "table": self.table}
 
     @cached_property
@@ -103,16 +147,15 @@ class AffineWeights:
             "depth": self.depth,
             "row_bytes": self.row_bytes,
             "group": self.group,
-            "scale_column": self.scale_steps[0],
-            "scale_group": self.scale_steps[1],
+            "scale_column": self.scales.steps[0],
+            "scale_group": self.scales.steps[1],
             "zero": float(self.zero),
         }
 
     @cached_property
     def defines(self) -> dict[str, Define]:
         widths = planes(self.bits)
-        half = self.scales.dtype is DType.float16
-        below = dict(zip(widths, accumulate(widths, initial=0), strict=False))
+        below = dict(zip(widths, itertools.accumulate(widths, initial=0), strict=False))
         return {
             "BYTES": 8 in widths,
             "NIBBLES": 4 in widths,
@@ -122,10 +165,7 @@ class AffineWeights:
             "BELOW_SINGLES": below.get(1, 0),
             "TABLE": self.table is not None,
             "PLAIN": self.table is None,
-            "HALF_SCALES": half and not self.has_minima,
-            "FULL_SCALES": not half and not self.has_minima,
-            "HALF_MINIMA": half and self.has_minima,
-            "FULL_MINIMA": not half and self.has_minima,
+            **self.scales.defines,
         }
 
 

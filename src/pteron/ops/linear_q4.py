@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pteron.ir.rule import LiveTensor, Route, check, describe, multiplies, op
-from pteron.ops.affine import AffineWeights
+from pteron.ops.affine import AffineWeights, GroupScales
 from pteron.ops.linear_affine import product_affine
 
 
@@ -43,6 +43,6 @@ def product_q4(
         scales.rank == 2 and scales.shape[0] >= groups and scales.shape[1] >= columns,
         f"scales have shape {describe(scales.shape)}, but {groups} groups of {columns} columns are needed",
     )
-    steps = (1, scales.shape[1])
-    weight = AffineWeights(weights, scales, depth, 4, group_size, packed, steps, zero=8)
+    columns_last = GroupScales(scales, steps=(1, scales.shape[1]))
+    weight = AffineWeights(weights, columns_last, depth, 4, group_size, packed, zero=8)
     return product_affine(x, weight, bias, outs)

@@ -1,47 +1,51 @@
 """A matrix in codes of few bits, as `pteron.linear_affine` and `pteron.embedding_affine` take it.
 
 Rows are divided into groups, each with a scale. A weight is scale * (code - zero), or
-scale * code + minimum, or scale * table[code]. How codes lie in words is said in `pteron.ops.affine`.
+scale * code + minimum, or scale * table[code]. `pteron.ops.affine` describes the layout of codes and scales.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pteron.llm.architectures.tensors import Floats
 from pteron.llm.gguf.quantize import Bytes
+from pteron.llm.gguf.scales import Levels, StoredScales, narrowed, pack_levels, unpack_scales
 
 Words = NDArray[np.int32]
-Scales = NDArray[Any]  # float32 or float16
 
 LINE = 16  # bytes that rows are filled up to: kernels load four words at once
 
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """Codes [N, K], scales [N, groups] and, where there are, minima."""
+    """Codes [N, K]; scales and, where there are, minima [N, groups].
+
+    With factors [N, super-blocks, 1 or 2], scales and minima are levels that the factors multiply.
+    """
 
     codes: Bytes
-    scales: Floats
+    scales: Floats | Levels
     bits: int
     zero: int = 0
-    minima: Floats | None = None
+    minima: Floats | Levels | None = None
     table: tuple[float, ...] | None = None
+    factors: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """Codes packed into words [N, words]; scales [N, groups], or with minima [N, groups, 2]."""
+    """Codes packed into words [N, words], and stored scales."""
 
     words: Words
-    scales: Scales
+    scales: StoredScales
     depth: int
     bits: int
+    group_size: int
     zero: int = 0
     table: tuple[float, ...] | None = None
 
@@ -50,31 +54,32 @@ class Coded:
         return len(self.words)
 
     @property
-    def group_size(self) -> int:
-        return self.depth // int(self.scales.shape[1])
-
-    @property
     def nbytes(self) -> int:
         return self.words.nbytes + self.scales.nbytes
 
     def dequantize(self) -> Floats:
-        codes = unpack(self.words, self.bits, self.depth).reshape(*self.scales.shape[:2], -1)
-        scales = self.scales.astype(np.float32)
-        if self.scales.ndim == 3:
+        groups = self.depth // self.group_size
+        codes = unpack(self.words, self.bits, self.depth).reshape(self.rows, groups, -1)
+        scales = unpack_scales(self.scales, groups)
+        if scales.shape[2] == 2:
             values = codes.astype(np.float32) * scales[..., :1] + scales[..., 1:]
         elif self.table is not None:
-            values = np.array(self.table, np.float32)[codes] * scales[..., None]
+            values = np.array(self.table, np.float32)[codes] * scales
         else:
-            values = (codes.astype(np.float32) - self.zero) * scales[..., None]
+            values = (codes.astype(np.float32) - self.zero) * scales
         return np.asarray(values.reshape(self.rows, self.depth), np.float32)
 
 
 def code(parts: Codes) -> Coded:
-    """Pack the codes, and store the scales in the type that `narrowed` gives them."""
-    scales = parts.scales if parts.minima is None else np.stack([parts.scales, parts.minima], axis=-1)
-    depth = parts.codes.shape[1]
+    """Pack the codes and the scales."""
+    depth, groups = parts.codes.shape[1], parts.scales.shape[1]
+    kinds = [parts.scales] if parts.minima is None else [parts.scales, parts.minima]
+    if parts.factors is None:
+        scales = narrowed(parts.scales if parts.minima is None else np.stack(kinds, axis=-1))
+    else:
+        scales = pack_levels(np.stack(kinds, axis=-1), parts.factors)
     words = pack(parts.codes, parts.bits)
-    return Coded(words, narrowed(scales), depth, parts.bits, parts.zero, parts.table)
+    return Coded(words, scales, depth, parts.bits, depth // groups, parts.zero, parts.table)
 
 
 def joined(parts: list[Coded]) -> Coded:
@@ -84,15 +89,6 @@ def joined(parts: list[Coded]) -> Coded:
         scales = [each.astype(np.float32) for each in scales]
     words = np.concatenate([part.words for part in parts])
     return replace(parts[0], words=words, scales=np.concatenate(scales))
-
-
-def narrowed(scales: Floats) -> Scales:
-    """Scales as float16, unless that rounds some by more than 1/2048 of themselves or of their mean."""
-    with np.errstate(over="ignore"):
-        half = scales.astype(np.float16)
-    size = np.abs(scales)
-    allowed = np.maximum(size, size.mean(axis=(0, 1))) / 2048
-    return half if (np.abs(half - scales) <= allowed).all() else scales
 
 
 def pack(codes: Bytes, bits: int) -> Words:

@@ -133,7 +133,7 @@ class ExactWeights(Weights):
 
     def _coded(self, tensor: str, rows: Any) -> Coded:
         parts = decode_blocks(self._tensors.kind(tensor), self._tensors.stored(tensor, rows))
-        for numbers in (parts.scales, parts.minima):
+        for numbers in (parts.scales, parts.minima, parts.factors):
             if numbers is not None and not np.isfinite(numbers).all():
                 where = f"{self._tensors.name}: tensor {tensor!r}"
                 raise FormatError(f"{where} holds values that are not finite: the file is damaged")

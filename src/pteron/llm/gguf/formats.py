@@ -1,7 +1,7 @@
 """GGUF's block formats as codes, scales and minima: the same numbers, otherwise arranged.
 
-A block is a few bytes for 32 weights, or for 256. Blocks of 256 ("K") have small integers for the scales of
-their groups, and one or two float16 that these are multiplied with; here every group gets the product.
+A block is a few bytes for 32 weights, or for 256. Blocks of 256 ("K", "XS") are super-blocks: the scales and
+minima of their groups are small integers, their levels, and one or two float16 factors multiply these.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import numpy as np
 from pteron.llm.architectures.tensors import Floats
 from pteron.llm.gguf.codes import Codes
 from pteron.llm.gguf.quantize import Bytes
+from pteron.llm.gguf.scales import Levels
 
-# Each takes blocks [n, bytes], and gives codes [n, weights of a block] and scales [n, groups of a block].
+# Each takes blocks [n, bytes], and gives codes [n, weights of a block], scales and minima [n, groups of a
+# block], and factors [n, 1 or 2].
 Decoder = Callable[[Bytes], Codes]
 
 # What 4-bit codes of these formats stand for: uneven levels, and floats of one mantissa bit, times two.
@@ -27,9 +29,14 @@ def decode_blocks(kind: str, rows: Bytes) -> Codes:
     """Rows of whole blocks [N, bytes] of a format of FORMATS."""
     nbytes, decoder = FORMATS[kind]
     parts = decoder(rows.reshape(-1, nbytes))
-    shape = (len(rows), -1)
-    minima = None if parts.minima is None else parts.minima.reshape(shape)
-    return replace(parts, codes=parts.codes.reshape(shape), scales=parts.scales.reshape(shape), minima=minima)
+    flat = (len(rows), -1)
+    return replace(
+        parts,
+        codes=parts.codes.reshape(flat),
+        scales=parts.scales.reshape(flat),
+        minima=None if parts.minima is None else parts.minima.reshape(flat),
+        factors=None if parts.factors is None else parts.factors.reshape(*flat, parts.factors.shape[1]),
+    )
 
 
 # -- blocks of 32 ------------------------------------------------------------------------------------
@@ -73,56 +80,70 @@ def _mxfp4(blocks: Bytes) -> Codes:
 
 def _q2_k(blocks: Bytes) -> Codes:
     """Groups of 16."""
-    levels, factors = blocks[:, :16], _halves(blocks[:, 80:84])
-    codes = _pairs(blocks[:, 16:80])
+    levels = blocks[:, :16]
     return Codes(
-        codes,
-        factors[:, :1] * (levels & 15),
+        _pairs(blocks[:, 16:80]),
+        (levels & 15).view(np.int8),
         bits=2,
-        minima=-factors[:, 1:] * (levels >> 4).astype(np.float32),
+        minima=(levels >> 4).view(np.int8),
+        factors=_scale_and_minimum(blocks[:, 80:84]),
     )
 
 
 def _q3_k(blocks: Bytes) -> Codes:
     """Groups of 16."""
-    top, low, packed, factor = (
-        blocks[:, :32],
-        blocks[:, 32:96],
-        blocks[:, 96:108],
-        _halves(blocks[:, 108:110]),
-    )
+    top, low, packed = blocks[:, :32], blocks[:, 32:96], blocks[:, 96:108]
     codes = _pairs(low) | (_bits(top, range(8)) << np.uint8(2))
     levels = _nibbles(packed[:, :8], 8) | (_shifted(packed[:, 8:], (0, 2, 4, 6), 3) << np.uint8(4))
-    return Codes(codes, factor * (levels.astype(np.float32) - 32), bits=3, zero=4)
+    return Codes(codes, _signed(levels), bits=3, zero=4, factors=_halves(blocks[:, 108:110]))
 
 
 def _q4_k(blocks: Bytes) -> Codes:
     """Groups of 32."""
-    scales, minima = _levels_of_eight(blocks)
-    return Codes(_nibbles(blocks[:, 16:144], 32), scales, bits=4, minima=minima)
+    scales, minima = _levels_of_eight(blocks[:, 4:16])
+    codes, factors = _nibbles(blocks[:, 16:144], 32), _scale_and_minimum(blocks[:, :4])
+    return Codes(codes, scales, bits=4, minima=minima, factors=factors)
 
 
 def _q5_k(blocks: Bytes) -> Codes:
     """Groups of 32."""
-    scales, minima = _levels_of_eight(blocks)
+    scales, minima = _levels_of_eight(blocks[:, 4:16])
     codes = _nibbles(blocks[:, 48:176], 32) | (_bits(blocks[:, 16:48], range(8)) << np.uint8(4))
-    return Codes(codes, scales, bits=5, minima=minima)
+    return Codes(codes, scales, bits=5, minima=minima, factors=_scale_and_minimum(blocks[:, :4]))
 
 
 def _q6_k(blocks: Bytes) -> Codes:
     """Groups of 16."""
     low, high, levels = blocks[:, :128], blocks[:, 128:192], blocks[:, 192:208].view(np.int8)
     codes = _nibbles(low, 64) | (_pairs(high) << np.uint8(4))
-    return Codes(codes, _halves(blocks[:, 208:210]) * levels.astype(np.float32), bits=6, zero=32)
+    return Codes(codes, levels, bits=6, zero=32, factors=_halves(blocks[:, 208:210]))
 
 
-def _levels_of_eight(blocks: Bytes) -> tuple[Floats, Floats]:
+def _iq4_xs(blocks: Bytes) -> Codes:
+    """Groups of 32."""
+    high, low, codes = blocks[:, 2:4], blocks[:, 4:8], _nibbles(blocks[:, 8:136], 16)
+    # In both, the levels of neighbouring groups are neighbours.
+    upper = _interleaved(high, (0, 2, 4, 6), 3) << np.uint8(4)
+    levels = _interleaved(low, (0, 4), 15) | upper
+    return Codes(codes, _signed(levels), bits=4, table=IQ4_NL, factors=_halves(blocks[:, :2]))
+
+
+def _levels_of_eight(packed: Bytes) -> tuple[Levels, Levels]:
     """Scales and minima of eight groups: six bits each, the upper two of the last four in the first bytes."""
-    factors, packed = _halves(blocks[:, :4]), blocks[:, 4:16]
     first, second, low = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     scales = np.concatenate([first & 63, low & 15 | first >> 6 << 4], axis=1)
     minima = np.concatenate([second & 63, low >> 4 | second >> 6 << 4], axis=1)
-    return factors[:, :1] * scales, -factors[:, 1:] * minima.astype(np.float32)
+    return scales.view(np.int8), minima.view(np.int8)
+
+
+def _scale_and_minimum(packed: Bytes) -> Floats:
+    """The factors of the scales and of the minima. The format subtracts minima, the operator adds them."""
+    return _halves(packed) * np.array([1, -1], np.float32)
+
+
+def _signed(levels: Bytes) -> Levels:
+    """Levels of six bits that count from -32."""
+    return levels.view(np.int8) - np.int8(32)
 
 
 # -- bytes taken apart -------------------------------------------------------------------------------
@@ -135,6 +156,12 @@ def _halves(packed: Bytes) -> Floats:
 def _shifted(packed: Bytes, shifts: tuple[int, ...], mask: int) -> Bytes:
     """All bytes shifted by the first, then all by the second, and so on."""
     parts = packed[:, None, :] >> np.array(shifts, np.uint8)[:, None] & np.uint8(mask)
+    return parts.reshape(len(packed), -1)
+
+
+def _interleaved(packed: Bytes, shifts: tuple[int, ...], mask: int) -> Bytes:
+    """Each byte shifted by all of the shifts, one byte after the other."""
+    parts = packed[:, :, None] >> np.array(shifts, np.uint8) & np.uint8(mask)
     return parts.reshape(len(packed), -1)
 
 
@@ -169,5 +196,6 @@ FORMATS: dict[str, tuple[int, Decoder]] = {
     "Q5_K": (176, _q5_k),
     "Q6_K": (210, _q6_k),
     "IQ4_NL": (18, _iq4_nl),
+    "IQ4_XS": (136, _iq4_xs),
     "MXFP4": (17, _mxfp4),
 }

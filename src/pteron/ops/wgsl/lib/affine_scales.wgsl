@@ -1,7 +1,8 @@
 // The scales of coded weights. A weight is scale * code + start, or scale * table[code]. Each group of a
 // column has a scale. With minima, the start is stored after the scale. Without minima, the start is -scale *
-// p.zero. Scales are float16 (two per word) or float32.
-@group(0) @binding(2) var<storage, read> scales: array<u32>;  // [columns, groups] scales and minima
+// p.zero. Scales are float16 (two per word), float32, or LEVELS of super-blocks. A super-block has BLOCK_GROUPS groups:
+// first a float32 factor, or two with minima, and then a signed byte for each group, or two with minima.
+@group(0) @binding(2) var<storage, read> scales: array<u32>;  // [columns, groups or super-blocks]
 //#if TABLE
 @group(0) @binding(3) var<storage, read> table: array<f32>;  // [2^bits]
 //#end
@@ -9,7 +10,7 @@
 struct Line { scale: f32, start: f32 }
 
 fn line_of(column: u32, group: u32) -> Line {
-    let i = column * p.scale_column + group * p.scale_group;
+    let i = column * p.scale_column + group / BLOCK_GROUPS * p.scale_group;
 //#if HALF_SCALES
     let scale = unpack2x16float(scales[i / 2u] >> (16u * (i & 1u))).x;
     return Line(scale, -p.zero * scale);
@@ -24,5 +25,17 @@ fn line_of(column: u32, group: u32) -> Line {
 //#end
 //#if FULL_MINIMA
     return Line(bitcast<f32>(scales[2u * i]), bitcast<f32>(scales[2u * i + 1u]));
+//#end
+//#if LEVELS_SCALES
+    let n = group % BLOCK_GROUPS;
+    let level = extractBits(bitcast<i32>(scales[i + 1u + n / 4u]), 8u * (n & 3u), 8u);
+    let scale = bitcast<f32>(scales[i]) * f32(level);
+    return Line(scale, -p.zero * scale);
+//#end
+//#if LEVELS_MINIMA
+    let n = group % BLOCK_GROUPS;
+    let levels = bitcast<i32>(scales[i + 2u + n / 2u] >> (16u * (n & 1u)));
+    let scale = bitcast<f32>(scales[i]) * f32(extractBits(levels, 0u, 8u));
+    return Line(scale, bitcast<f32>(scales[i + 1u]) * f32(extractBits(levels, 8u, 8u)));
 //#end
 }
