@@ -28,6 +28,7 @@ def load(
     tune: bool | None = None,
     choice: Choice | None = None,
     max_nodes: int = MAX_NODES,
+    kv_dtype: str | None = None,
 ) -> Program:
     """Load a `.pte` file (a path, bytes, or an open binary file).
 
@@ -39,13 +40,15 @@ def load(
     choice: which kernels to use. Default: those that were measured to be the fastest on this device.
     max_nodes: the maximum number of nodes in all methods together. A small file can ask for millions of nodes
         with nested loops. Raise the limit only for files that you trust.
+    kv_dtype: "f16" or "f32" stores keys and values of attention in this type. Default: the type in the file.
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
     fuse = None if fuse is None else tuple(fuse)
     file = ProgramFile.open(source, paths)
     opened: Device | None = None
     try:
-        graphs = lower_all(file, fuse, max_nodes)  # before a device is opened: a bad file needs none
+        # Before a device is opened: a bad file needs none.
+        graphs = lower_all(file, fuse, max_nodes, kv_dtype)
         if device is None or isinstance(device, (str, int, Adapter)):
             device = opened = open_device(device)
         if tune is None:
@@ -54,7 +57,7 @@ def load(
         if choice is None and isinstance(device, WgpuDevice):
             known = tuning.read(device.adapter)
             tuner = Trials() if tune else None
-        options = {"fuse": fuse, "tune": tune, "choice": choice, "max_nodes": max_nodes}
+        options = {"fuse": fuse, "tune": tune, "choice": choice, "max_nodes": max_nodes, "kv_dtype": kv_dtype}
         return Program(
             file,
             graphs,

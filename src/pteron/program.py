@@ -15,6 +15,7 @@ from pteron.gpu.placement import Placement
 from pteron.ir.problems import CannotRun, Problem, unsupported
 from pteron.ir.values import Graph
 from pteron.lower.budget import MAX_NODES, Budget
+from pteron.lower.cache_dtype import with_cache_dtype
 from pteron.lower.instructions import try_lower
 from pteron.method import Method
 from pteron.plan.routes import Choice
@@ -145,7 +146,10 @@ class Program:
 
 
 def lower_all(
-    file: ProgramFile, passes: Iterable[str] | None = None, max_nodes: int = MAX_NODES
+    file: ProgramFile,
+    passes: Iterable[str] | None = None,
+    max_nodes: int = MAX_NODES,
+    kv_dtype: str | None = None,
 ) -> dict[str, Graph]:
     """Lower and fuse all methods. One error lists the problems of all methods."""
     passes = None if passes is None else list(passes)
@@ -155,7 +159,7 @@ def lower_all(
     for name in file.method_names:
         graph, problems[name] = try_lower(file, name, budget)
         if not problems[name]:
-            graphs[name] = fuse(graph, passes)
+            graphs[name] = fuse(with_cache_dtype(graph, kv_dtype), passes)
     if any(problems.values()):
         for name, graph in graphs.items():
             problems[name] = _try_plan(graph)[1]

@@ -111,6 +111,16 @@ def test_every_step_of_a_conversation_equals_torch(
         check_calls(method, calls, 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize("passes", [None, OTHERS], ids=["all", "without"])
+def test_caches_of_float16(program: bytes, turned: int | None, device: Device, passes: Any) -> None:
+    """Half of the memory; keys and values are rounded to float16 once, with fusion and without."""
+    with pteron.load(program, device=device, fuse=passes, kv_dtype="f16") as loaded:
+        method = loaded.method()
+        assert method.new_state().nbytes == 4 * CONTEXT * SHARED * HEAD * 2
+        calls = [Call([x, [position]], [want]) for x, position, want in answers(turned)]
+        check_calls(method, calls, 2e-3, 2e-3)
+
+
 def test_three_dispatches_fewer_for_each_layer(program: bytes, device: Device) -> None:
     def count(passes: Any) -> int:
         with pteron.load(program, device=device, fuse=passes) as loaded:
@@ -196,18 +206,19 @@ def test_each_batch_has_its_own_rows_in_the_caches(device: Device, width: int, d
 
 def drawn(
     width: int = 8,
-    dtype: DType = DType.float32,
+    cached: DType = DType.float32,
+    rounded: DType = DType.float32,
     shown: str = "y",
     values: str = "apart",
     reader: str | None = None,
 ) -> Graph:
     """A graph of a rotary embedding and an attention."""
     s = Sketch()
-    q, k, v = s.input(1, 4, 4, width), s.input(1, 4, 2, width), s.input(1, 4, 2, width, dtype=dtype)
+    q, k, v = s.input(1, 4, 4, width), s.input(1, 4, 2, width), s.input(1, 4, 2, width)
     table, position = s.constant(16, 4), s.integer()
-    turned_q, turned_k = s.value(1, 4, 4, width), s.value(1, 4, 2, width)
-    keys = s.constant(1, 16, 2, width, dtype=dtype)
-    caches = [keys, keys if values == "in one cache" else s.constant(1, 16, 2, width, dtype=dtype)]
+    turned_q, turned_k = (s.value(1, 4, heads, width, dtype=rounded) for heads in (4, 2))
+    keys = s.constant(1, 16, 2, width, dtype=cached)
+    caches = [keys, keys if values == "in one cache" else s.constant(1, 16, 2, width, dtype=cached)]
     s.graph.states = [*dict.fromkeys(caches)]
     s.node("et_vk.apply_rotary_emb_hf.default", [q, k, table, table, position, (turned_q, turned_k)], "")
     found = {"q": turned_q, "k": turned_k}
@@ -222,8 +233,9 @@ def is_fused(graph: Graph) -> bool:
     return FUSED in [node.name for node in fuse(graph).nodes]
 
 
-def test_rotary_and_attention_become_one_node() -> None:
-    graph = drawn()
+@pytest.mark.parametrize("cached", [DType.float32, DType.float16])
+def test_rotary_and_attention_become_one_node(cached: DType) -> None:
+    graph = drawn(cached=cached)
     assert is_fused(graph)
     (node,) = fuse(graph).nodes
     assert set(node.mutates) == set(graph.states)
@@ -254,7 +266,7 @@ def test_its_work_is_counted_as_that_of_attention() -> None:
     "options",
     [
         {"width": 6},  # two tokens share a word of a cache
-        {"dtype": DType.float16},  # keys are rounded on their way
+        {"rounded": DType.float16},  # keys are rounded on their way
         {"values": "in one cache"},
         {"shown": "y k"},
         {"shown": "y q"},

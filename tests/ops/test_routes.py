@@ -111,12 +111,22 @@ def attend_in_steps(q: Any, k: Any, v: Any, mask: Any) -> torch.Tensor:
 
 # Heads that fill a workgroup, that leave lanes over, the widest that fit into workgroup memory, and so many
 # that a context is cut into a few long chunks.
-@pytest.mark.parametrize(("heads", "width"), [(6, 32), (6, 64), (6, 20), (4, 96), (2, 256), (48, 8)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-def test_attention_with_a_cache(routed: Device, heads: int, width: int, dtype: torch.dtype) -> None:
+CACHED = [(6, 32), (6, 64), (6, 20), (4, 96), (2, 256), (48, 8)]
+
+
+@pytest.mark.parametrize(
+    ("heads", "width", "dtype", "cache_dtype"),
+    [
+        *((*sizes, dtype, dtype) for sizes in CACHED for dtype in (torch.float32, torch.float16)),
+        *((*sizes, torch.float32, torch.float16) for sizes in ((6, 64), (6, 20))),
+    ],
+)
+def test_attention_with_a_cache(
+    routed: Device, heads: int, width: int, dtype: torch.dtype, cache_dtype: torch.dtype
+) -> None:
     """Many and few tokens, at positions where chunks and tiles are full, incomplete and empty."""
     shared, capacity = 2, 200
-    caches = [torch.randn(2, capacity, shared, width).to(dtype) for _ in range(2)]
+    caches = [torch.randn(2, capacity, shared, width).to(cache_dtype) for _ in range(2)]
     positions = iter(starts := [0, 0, 199, 33, 64, 100, 150, 130, 195])
 
     def make(n: int) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from pteron.fusion.edit import Replacement, Uses, rebuild
 from pteron.ir.checks import check
 from pteron.ir.dispatch import Dispatch, Route, describe, quads, threads
+from pteron.ir.dtypes import DType
 from pteron.ir.live import LiveInt, LiveTensor
 from pteron.ir.op import op
 from pteron.ir.values import Graph, Node, Tensor
@@ -122,7 +123,7 @@ def _rotary_before(sdpa: Node, uses: Uses) -> Node | None:
     """The rotary embedding that computes the queries and keys of a node. None if the two cannot be fused."""
     if sdpa.name not in SDPA or sdpa.when is not None:
         return None
-    turned_q, turned_k, v, key_cache, value_cache, *_ = _args(sdpa)
+    turned_q, turned_k, _, key_cache, value_cache, *_ = _args(sdpa)
     rotary = uses.writer.get(turned_q.id)
     if rotary is None or rotary.name not in ROTARY or rotary.when is not None:
         return None
@@ -132,8 +133,8 @@ def _rotary_before(sdpa: Node, uses: Uses) -> Node | None:
         results == [turned_q, turned_k]
         and len(_args(rotary)[2].max_shape) == 2  # the table has no batch dimension
         and all(uses.readers[t.id] == [sdpa] and not uses.is_output(t) for t in results)
-        # Keys are rounded once, to the cache's dtype. Without fusion they are rounded to this dtype too.
-        and (turned_k.dtype, v.dtype) == (key_cache.dtype, value_cache.dtype)
+        # Keys are rounded once, to the cache's dtype. Without fusion they are rounded to their own dtype too.
+        and turned_k.dtype in (DType.float32, key_cache.dtype)
         and key_cache is not value_cache
         and key_cache.max_shape == value_cache.max_shape
         and turned_k.max_shape[-1] % 4 == 0  # so that no two tokens share a word of a cache

@@ -167,7 +167,7 @@ def attention(
     routes = []
     if width % 4 == 0 and width <= MAX_FLASH_WIDTH:
         routes += [_split(plain, masked, largest), _flash(masked)]
-    if mask is None and width % 32 == 0 and all_float32(q, k, v, out):
+    if mask is None and width % 32 == 0 and all_float32(q, out):
         routes += [_decode(plain, largest), _tile(plain)]
     return [*routes, _general(masked, out)]
 

@@ -251,11 +251,12 @@ for group, dtype in ((32, DType.uint8), (8, DType.uint8), (8, DType.int8), (6, D
 # Bits, words of a row of 64, group, whether there are minima.
 FORMS = [(4, 8, 32, True), (8, 16, 32, False), (7, 16, 16, True), (3, 8, 16, False), (6, 12, 20, False)]
 for bits, words, group, minima in FORMS:
-    for scales in FLOATS:
+    forms = [W(12, -(-64 // group), *[2] * minima, dtype=dtype) for dtype in (DType.float32, DType.float16)]
+    if group == 16:  # one super-block
+        forms.append(W(12, 1, 4 if minima else 2, dtype=DType.int32))
+    for scales in forms:
         table = W(16, dtype=DType.float32) if bits == 4 else None
-        weight = [
-            W(12, words, dtype=DType.int32), W(12, -(-64 // group), *[2] * minima, dtype=scales),
-            bits, group, 4, table]  # fmt: skip
+        weight = [W(12, words, dtype=DType.int32), scales, bits, group, 4, table]
         sample("pteron.linear_affine",
                lambda n, w=weight: [X(n, 64), *w, W(12), X(n, 12)])  # fmt: skip
         sample("pteron.embedding_affine", lambda n, w=weight: [*w, I(n), X(n, 64)])
@@ -285,6 +286,9 @@ for width in (256, 224, 32, 8, 6):  # the widest that fit into workgroup memory,
         X(1, n, 4, d)])  # fmt: skip
     sample("et_vk.sdpa", lambda n, d=width: [
         X(1, 4, n, d), X(1, 4, n, d), X(1, 4, n, d), None, None, X(1, 4, n, d)])  # fmt: skip
+sample("sdpa_with_kv_cache", lambda n: [  # caches of another type
+    X(1, n, 4, 32), X(1, n, 2, 32), X(1, n, 2, 32), *[T((1, 16, 2, 32), DType.float16)] * 2, Position(), n,
+    None, 0.0, True, None, X(1, n, 4, 32)])  # fmt: skip
 for mask in (DType.float32, DType.bool):
     sample("et_vk.sdpa", lambda n, m=mask: [
         X(1, 4, n, 8), X(1, 4, n, 8), X(1, 4, n, 8), T((n, n), m), 0.5, X(1, 4, n, 8)])  # fmt: skip

@@ -6,8 +6,8 @@
 // Loops over a row end at a parameter, so that compilers do not unroll them: software adapters make long code
 // of every load.
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;            // [B, S, Hq, D] in any order of dimensions
-@group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;            // [B, T, Hkv, D]
-@group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;            // [B, T, Hkv, D]
+@group(0) @binding(1) var<storage, read> k: array<k_word>;               // [B, T, Hkv, D]
+@group(0) @binding(2) var<storage, read> v: array<v_word>;               // [B, T, Hkv, D]
 @group(0) @binding(3) var<storage, read_write> parts: array<vec4<f32>>;  // see attention_chunks
 @group(0) @binding(4) var<uniform> start_pos: vec4<i32>;
 @group(0) @binding(5) var<uniform> p: Params;
@@ -53,7 +53,7 @@ fn main(
         let first = k_first + t * (p.k_length / 4u);
         for (var n = 0u; n < TOGETHER; n++) { partial[n] = vec4<f32>(0.0); }
         for (var d = 0u; d < p.quads; d++) {
-            let key = k[first + d];
+            let key = k_quad(first + d);
             for (var n = 0u; n < TOGETHER; n++) { partial[n] = fma(query[n][d], key, partial[n]); }
         }
         for (var n = 0u; n < TOGETHER; n++) {
@@ -65,7 +65,7 @@ fn main(
             total[n] = total[n] * fade[n] + weight[n];
         }
         for (var d = 0u; d < p.quads; d++) {
-            let value = v[first + d];
+            let value = v_quad(first + d);
             for (var n = 0u; n < TOGETHER; n++) {
                 sum[n][d] = fma(vec4<f32>(weight[n]), value, sum[n][d] * fade[n]);
             }

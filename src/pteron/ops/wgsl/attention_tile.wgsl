@@ -8,8 +8,8 @@
 // Row numbers are clamped to the last row, and keys to the last visible key. The rule has checked that it is
 // in the cache.
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;        // [B, S, Hq, D] in any order of dimensions
-@group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;        // [B, T, Hkv, D]
-@group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;        // [B, T, Hkv, D]
+@group(0) @binding(1) var<storage, read> k: array<k_word>;           // [B, T, Hkv, D]
+@group(0) @binding(2) var<storage, read> v: array<v_word>;           // [B, T, Hkv, D]
 @group(0) @binding(3) var<storage, read_write> y: array<vec4<f32>>;  // as q
 @group(0) @binding(4) var<uniform> start_pos: vec4<i32>;
 @group(0) @binding(5) var<uniform> p: Params;
@@ -71,7 +71,7 @@ fn main(
         var at = k_first + min(key, vec4<u32>(last - 1u)) * k_step;
         var x = array<vec4<f32>, ROWS>();  // the scores of this lane's four keys, then their weights
         for (var d = 0u; d < p.quads; d++) {
-            let four_keys = transpose(mat4x4<f32>(k[at.x], k[at.y], k[at.z], k[at.w]));
+            let four_keys = transpose(mat4x4<f32>(k_quad(at.x), k_quad(at.y), k_quad(at.z), k_quad(at.w)));
 //#each r ROWS
             x[r] = add_four(subgroupBroadcast(query[r / 8u][d], r % 8u), four_keys, x[r]);
 //#end r
@@ -90,7 +90,7 @@ fn main(
 //#each c SHARE
         for (var giver = 0u; 4u * giver < min(KEYS, last - t); giver++) {
             let at = k_first + min(t + 4u * giver + FOUR, vec4<u32>(last - 1u)) * k_step + 8u * c + lane;
-            let four_keys = mat4x4<f32>(v[at.x], v[at.y], v[at.z], v[at.w]);
+            let four_keys = mat4x4<f32>(v_quad(at.x), v_quad(at.y), v_quad(at.z), v_quad(at.w));
 //#each r ROWS
             sum[c][r] = add_four(subgroupShuffle(x[r], giver), four_keys, sum[c][r]);
 //#end r
