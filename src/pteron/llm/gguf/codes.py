@@ -73,11 +73,12 @@ class Coded:
 def code(parts: Codes) -> Coded:
     """Pack the codes and the scales."""
     depth, groups = parts.codes.shape[1], parts.scales.shape[1]
-    kinds = [parts.scales] if parts.minima is None else [parts.scales, parts.minima]
+    scales: StoredScales = parts.scales
     if parts.factors is None:
-        scales = narrowed(parts.scales if parts.minima is None else np.stack(kinds, axis=-1))
+        scales = narrowed(scales if parts.minima is None else np.stack([scales, parts.minima], axis=-1))
     else:
-        scales = pack_levels(np.stack(kinds, axis=-1), parts.factors)
+        levels = [scales] if parts.minima is None else [scales, parts.minima]
+        scales = pack_levels(np.stack(levels, axis=-1), parts.factors)
     words = pack(parts.codes, parts.bits)
     return Coded(words, scales, depth, parts.bits, depth // groups, parts.zero, parts.table)
 
