@@ -39,6 +39,7 @@ def load(
     context_length: int | None = None,
     data_path: Any = None,
     device: str | int | Adapter | Device | None = None,
+    kv_dtype: str = "f16",
     progress: Callable[[float, str], None] | None = None,
 ) -> LanguageModel:
     """Load a language model from a `.pte` file (a path, bytes, or an open binary file).
@@ -49,13 +50,14 @@ def load(
     tokenizer: a `tokenizer.json` or its folder. Default: the one in the file or beside it.
     chat_template: a Jinja template. Default: the one in the file or beside it.
     context_length: use only a part of the program's context. Default for a model that is converted: 2048.
+    kv_dtype: the type of the stored keys and values, "f16" or "f32". "f32" needs twice the memory.
     progress: called during a conversion, with the finished share and the name of the current step.
     """
     given, source = source, model_file(source, context_length, progress)
     worker = prompt_worker()
     worker.start()
     try:
-        program = load_program(source, data_path=data_path, device=device)
+        program = load_program(source, data_path=data_path, device=device, kv_dtype=kv_dtype)
     except BaseException:
         worker.close()
         raise
@@ -79,6 +81,7 @@ def load(
             "context_length": context_length,
             "data_path": data_path,
             "device": program.device.name,
+            "kv_dtype": kv_dtype,
         }
         model.origin = partial(_load_again, portable_source(given), options)
         return model
