@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,13 @@ CASES: dict[str, tuple[type[nn.Module], Callable[[int], tuple[Tensor, ...]], Any
     ),
     "language, 4 bits": (Language, tokens, DYNAMIC, {"quantize": "4bit"}),
     "mlp, 8 bits": (Mlp, rows, DYNAMIC, {"quantize": "8bit"}),
+    "language, 4 bits, affine": (Language, tokens, DYNAMIC, {"quantize": "4bit", "symmetric": False}),
+    "transformer layer, 8 bits, affine": (
+        TransformerLayer,
+        rows,
+        DYNAMIC,
+        {"quantize": "8bit", "symmetric": False},
+    ),
     "transformer layer, 4 bits": (TransformerLayer, rows, DYNAMIC, {"quantize": "4bit"}),
     "leftovers": (Leftovers, rows, DYNAMIC, {}),
     "odd heads": (OddHeads, heads, ({2: LENGTH},), {}),
@@ -153,23 +160,41 @@ def exported(name: str) -> Export:
 
 
 def reference(name: str) -> nn.Module:
-    """The module in torch, quantised by torchao if the program is quantised."""
+    """The module in torch, with quantised weights if the program has them."""
     module, options = module_of(name).eval(), CASES[name][3]
-    if "quantize" in options:
-        from torchao.quantization.granularity import PerGroup
-        from torchao.quantization.quant_api import IntxWeightOnlyConfig, quantize_
+    if "quantize" not in options:
+        return module
+    size, bits = options.get("group_size", 32), options["quantize"]
+    symmetric = options.get("symmetric", True)
 
-        def divides(part: nn.Module, _: str) -> bool:
-            if type(part) not in (nn.Linear, nn.Embedding):  # attention has a kind of linear of its own
-                return False
-            rows, width = part.weight.shape
-            return (dtype is torch.int8 or rows % 4 == 0) and width % size == 0
+    def divides(part: nn.Module, _: str = "") -> bool:
+        if type(part) not in (nn.Linear, nn.Embedding):  # attention has a kind of linear of its own
+            return False
+        rows, width = part.weight.shape
+        return (bits == "8bit" or not symmetric or rows % 4 == 0) and width % size == 0
 
-        size = options.get("group_size", 32)
-        dtype = torch.int8 if options["quantize"] == "8bit" else torch.int4
-        quantize_(module, IntxWeightOnlyConfig(weight_dtype=dtype, granularity=PerGroup(size)), divides)
-        torch.backends.mha.set_fastpath_enabled(False)  # it takes no quantised weights
+    torch.backends.mha.set_fastpath_enabled(False)  # it takes no quantised weights
+    if bits == "4bit" and not symmetric:
+        _round_affine(filter(divides, module.modules()), size)
+        return module
+    from torchao.quantization.granularity import PerGroup
+    from torchao.quantization.quant_api import IntxWeightOnlyConfig, quantize_
+    from torchao.quantization.quant_primitives import MappingType
+
+    dtype = torch.int8 if bits == "8bit" else torch.int4
+    mapping = MappingType.SYMMETRIC if symmetric else MappingType.ASYMMETRIC
+    config = IntxWeightOnlyConfig(weight_dtype=dtype, granularity=PerGroup(size), mapping_type=mapping)
+    quantize_(module, config, divides)
     return module
+
+
+def _round_affine(layers: Iterable[nn.Module], group_size: int) -> None:
+    """Round the weights of layers to 16 steps from the smallest to the largest of each group."""
+    for weight in {id(layer.weight): layer.weight for layer in layers}.values():
+        groups = weight.data.unflatten(-1, (-1, group_size))
+        low = groups.amin(-1, keepdim=True).half().float()
+        step = ((groups.amax(-1, keepdim=True) - groups.amin(-1, keepdim=True)) / 15).half().float()
+        weight.data = (((groups - low) / step).round().clamp(0, 15) * step + low).flatten(-2)
 
 
 FACTORY = """

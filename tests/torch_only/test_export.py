@@ -74,6 +74,17 @@ def test_the_weights_of_attention_are_not_quantized() -> None:
     assert {o.name: o.count for o in report.delegated}["et_vk.linear_q4gsw.default"] == 2
 
 
+def test_affine_weights_of_4_bits_have_an_operator_of_their_own() -> None:
+    made = exported("language, 4 bits, affine")
+    assert {o.name: o.count for o in made.report.outside} == {
+        "pteron::embedding_affine.out": 1,
+        "pteron::linear_affine.out": 1,
+    }
+    assert made.report.runs and made.report.unquantized == ()
+    # The embedding and the head share one weight: half a byte each, and four bytes for each group.
+    assert len(made.buffer) < 52 * WIDTH * (1 / 2 + 4 / 32) + 4096
+
+
 def test_a_weight_that_two_layers_share_is_stored_once() -> None:
     module = Language()
     del module.head

@@ -34,6 +34,10 @@ def export(
         Quantize | None, typer.Option(help="Store the weights of linears and embeddings in this many bits.")
     ] = None,
     group_size: Annotated[int, typer.Option(min=4, help="How many quantised weights share a scale.")] = 32,
+    symmetric: Annotated[
+        bool,
+        typer.Option("--symmetric/--affine", help="Quantise without or with a minimum for each group."),
+    ] = True,
     partition: Annotated[
         bool, typer.Option("--partition/--no-partition", help="Use the Vulkan delegate where possible.")
     ] = True,
@@ -51,6 +55,7 @@ def export(
         dynamic_shapes=rest[0] if rest else None,
         quantize=quantize.value if quantize else None,
         group_size=group_size,
+        symmetric=symmetric,
         partition=partition,
     )
     console().print(f"{output}: {made.report}", soft_wrap=True)

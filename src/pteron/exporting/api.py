@@ -39,6 +39,7 @@ def export(
     dynamic_shapes: Any = None,
     quantize: str | None = None,
     group_size: int = 32,
+    symmetric: bool = True,
     partition: bool = True,
     compile_options: Mapping[str, Any] | None = None,
     constant_methods: Mapping[str, Any] | None = None,
@@ -48,7 +49,9 @@ def export(
     example_inputs: a tuple of arguments, at their largest size.
     dynamic_shapes: the dimensions that may be smaller, in the format of `torch.export.export`.
     quantize: "4bit" or "8bit" weights in linear layers and embeddings, with one scale per `group_size`.
-        Kernels read 4-bit weights directly. 8-bit weights make the file smaller, but each call unpacks them.
+        Kernels read these weights directly.
+    symmetric: a quantized weight is scale * code. False: each group also has a minimum or a zero point, which
+        is more accurate. Stock ExecuTorch cannot run 4-bit weights with a minimum.
     partition: False puts no operators into the Vulkan delegate. Pteron runs them anyway.
     compile_options: options of ExecuTorch's `VulkanPartitioner`, such as {"force_fp16": True}.
     constant_methods: numbers and strings to store as methods, such as {"get_max_seq_len": 128}.
@@ -68,7 +71,9 @@ def export(
         )
     with quiet(), prepare.layer_by_layer():
         ready = prepare.copy_for_export(module)
-        kept = prepare.quantize_weights(ready, QUANTIZATIONS[quantize], group_size) if quantize else ()
+        kept: tuple[str, ...] = ()
+        if quantize is not None:
+            ready, kept = prepare.quantize_weights(ready, QUANTIZATIONS[quantize], group_size, symmetric)
         lowered = lowering.lower(
             ready,
             tuple(example_inputs),

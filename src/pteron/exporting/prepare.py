@@ -6,11 +6,17 @@ import copy
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol, TypeAlias
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torchao.quantization.granularity import PerGroup
 from torchao.quantization.quant_api import IntxWeightOnlyConfig, quantize_
+from torchao.quantization.quant_primitives import MappingType
+
+from pteron.exporting.affine_layers import PER_WORD, AffineEmbedding, AffineLinear, encoded
+
+Layer: TypeAlias = "nn.Linear | nn.Embedding"
 
 EMBEDDING_BLOCK = 32  # the delegate's embedding reads a row in blocks of this many weights
 ATTENTION = "torch's attention reads its weights as tensors of floats"
@@ -23,26 +29,90 @@ def copy_for_export(module: nn.Module) -> nn.Module:
     return copy.deepcopy(module, {id(tensor): tensor for tensor in tensors}).eval()
 
 
-def quantize_weights(module: nn.Module, bits: int, group_size: int) -> tuple[str, ...]:
-    """Quantize linears and embeddings to 4 or 8 bits in place. Returns the unchanged ones, and why."""
+def quantize_weights(
+    module: nn.Module, bits: int, group_size: int, symmetric: bool
+) -> tuple[nn.Module, tuple[str, ...]]:
+    """Quantize linears and embeddings. Returns the module, and the unchanged layers with the reasons."""
     kept = []
-    dtype = {4: torch.int4, 8: torch.int8}[bits]
-    config = IntxWeightOnlyConfig(weight_dtype=dtype, granularity=PerGroup(group_size))
+    quantizer: Quantizer = TorchaoWeights(bits, group_size, symmetric)
+    if bits == 4 and not symmetric:  # neither torchao's exporter nor the delegate has an operator for these
+        quantizer = AffineLayers(group_size)
     inside_attention = {
         id(attention.out_proj): name
         for name, attention in module.named_modules()
         if isinstance(attention, nn.MultiheadAttention)
     }
-    for name, layer in module.named_modules():
+    for name, layer in list(module.named_modules()):
         if id(layer) in inside_attention:
             kept.append(f"{inside_attention[id(layer)] or 'MultiheadAttention'}: {ATTENTION}")
         elif isinstance(layer, (nn.Linear, nn.Embedding)):
-            reason = _obstacle(layer, bits, group_size)
+            reason = _obstacle(layer, group_size) or quantizer.obstacle(layer)
             if reason is None:
-                quantize_(layer, config, lambda part, _, layer=layer: part is layer)
+                module = _with_layer(module, name, quantizer.quantized(layer))
             else:
                 kept.append(f"{name or type(layer).__name__}: {reason}")
-    return tuple(kept)
+    return module, tuple(kept)
+
+
+class Quantizer(Protocol):
+    def obstacle(self, layer: Layer) -> str | None:
+        """Why this layer cannot be quantized; None if it can."""
+
+    def quantized(self, layer: Layer) -> nn.Module:
+        """The layer with quantized weights: the same object, or another."""
+
+
+class TorchaoWeights:
+    """Quantizes with torchao. The delegate has operators for the result."""
+
+    def __init__(self, bits: int, group_size: int, symmetric: bool) -> None:
+        self._bits = bits
+        self._config = IntxWeightOnlyConfig(
+            weight_dtype={4: torch.int4, 8: torch.int8}[bits],
+            granularity=PerGroup(group_size),
+            mapping_type=MappingType.SYMMETRIC if symmetric else MappingType.ASYMMETRIC,
+        )
+
+    def obstacle(self, layer: Layer) -> str | None:
+        rows, width = layer.weight.shape
+        if self._bits == 4 and isinstance(layer, nn.Linear) and rows % LINEAR_BLOCK:
+            return f"{rows} outputs are not a multiple of {LINEAR_BLOCK}"
+        if self._bits == 4 and isinstance(layer, nn.Embedding) and width % EMBEDDING_BLOCK:
+            return f"rows of {width} weights are not a multiple of {EMBEDDING_BLOCK}"
+        return None
+
+    def quantized(self, layer: Layer) -> nn.Module:
+        quantize_(layer, self._config, lambda part, _: part is layer)
+        return layer
+
+
+class AffineLayers:
+    """Replaces layers by layers with Pteron's operators. A weight that layers share is stored once."""
+
+    def __init__(self, group_size: int) -> None:
+        self._group_size = group_size
+        self._encoded: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def obstacle(self, layer: Layer) -> str | None:
+        width = layer.weight.shape[1]
+        return f"rows of {width} weights are not a multiple of {PER_WORD}" if width % PER_WORD else None
+
+    def quantized(self, layer: Layer) -> nn.Module:
+        key = id(layer.weight)
+        if key not in self._encoded:
+            self._encoded[key] = encoded(layer.weight, self._group_size)
+        if isinstance(layer, nn.Linear):
+            return AffineLinear(layer, self._encoded[key], self._group_size)
+        return AffineEmbedding(self._encoded[key], self._group_size)
+
+
+def _with_layer(module: nn.Module, name: str, layer: nn.Module) -> nn.Module:
+    """The module with the named layer replaced. The empty name is the module itself."""
+    if not name:
+        return layer
+    parent, _, child = name.rpartition(".")
+    setattr(module.get_submodule(parent), child, layer)
+    return module
 
 
 @contextmanager
@@ -56,17 +126,13 @@ def layer_by_layer() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _obstacle(layer: nn.Linear | nn.Embedding, bits: int, group_size: int) -> str | None:
-    """Why the delegate cannot run this layer with quantized weights; None if it can."""
-    rows, width = layer.weight.shape
+def _obstacle(layer: Layer, group_size: int) -> str | None:
+    """Why no operator can run this layer with quantized weights; None if some can."""
+    width = layer.weight.shape[1]
     if not layer.weight.is_floating_point():
         return f"its weights are {layer.weight.dtype}"
     if width % group_size:
         return f"rows of {width} weights are not a multiple of the group size {group_size}"
     if isinstance(layer, nn.Embedding) and layer.max_norm is not None:
         return "max_norm changes its weights"
-    if bits == 4 and isinstance(layer, nn.Linear) and rows % LINEAR_BLOCK:
-        return f"{rows} outputs are not a multiple of {LINEAR_BLOCK}"
-    if bits == 4 and isinstance(layer, nn.Embedding) and width % EMBEDDING_BLOCK:
-        return f"rows of {width} weights are not a multiple of {EMBEDDING_BLOCK}"
     return None

@@ -7,11 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from pteron.fusion import add_rms_norm, chains, linear_weights, rotary_cache, sibling_linears
+from pteron.fusion import (
+    add_rms_norm,
+    chains,
+    dequantized_weights,
+    linear_weights,
+    rotary_cache,
+    sibling_linears,
+)
 from pteron.ir.values import Graph
 
 PASSES: Mapping[str, Callable[[Graph], Graph]] = {
     "linear_weights": linear_weights.fuse,
+    "dequantized_weights": dequantized_weights.fuse,
     "sibling_linears": sibling_linears.fuse,
     "add_rms_norm": add_rms_norm.fuse,
     "rotary_cache": rotary_cache.fuse,

@@ -20,6 +20,7 @@ from pteron.ir.values import Constant, Graph, Node, Tensor
 from pteron.ir.work import multiplies
 from pteron.ops.affine import AffineWeights
 from pteron.ops.linear_affine import product_affine
+from pteron.ops.linear_int8 import int8_weights
 from pteron.ops.linear_q4 import product_q4
 from pteron.ops.matmul import linear_product
 from pteron.ops.outputs import MAX_OUTPUTS
@@ -56,6 +57,19 @@ def linears_affine(
     return product_affine(x, weight, bias, outs)
 
 
+@op("pteron.linears_int8", work=multiplies("x"))
+def linears_int8(
+    x: LiveTensor,
+    weights: LiveTensor,
+    scales: LiveTensor,
+    zeros: LiveTensor | None,
+    group_size: int,
+    bias: LiveTensor | None,
+    outs: tuple[LiveTensor, ...],
+) -> list[Route]:
+    return product_affine(x, int8_weights(weights, scales, zeros, group_size), bias, outs)
+
+
 @op("pteron.linears", work=multiplies("x"))
 def linears(
     x: LiveTensor, weight: LiveTensor, bias: LiveTensor | None, outs: tuple[LiveTensor, ...]
@@ -78,6 +92,9 @@ JOINED_OPERATORS = {
     ),
     "pteron.linear_affine.default": JoinedOperator(
         "pteron.linears_affine", {"weights": 0, "scales": 0, "bias": 0}
+    ),
+    "pteron.linear_int8": JoinedOperator(
+        "pteron.linears_int8", {"weights": 0, "scales": 0, "zeros": 0, "bias": 0}
     ),
 }
 

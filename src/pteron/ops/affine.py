@@ -55,6 +55,7 @@ class GroupScales:
     steps: tuple[int, int]  # the stride from row to row, and from group (or super-block) to group
     has_minima: bool = False
     per_block: int = 1  # groups of a super-block
+    zeros: LiveTensor | None = None  # zero points, laid out as the scales; None: one number for all groups
 
     @classmethod
     def of_rows(cls, scales: LiveTensor, rows: int, groups: int) -> GroupScales:
@@ -94,7 +95,8 @@ class GroupScales:
         mine = SCALE_KINDS[self.stored.dtype], "MINIMA" if self.has_minima else "SCALES"
         forms = itertools.product(SCALE_KINDS.values(), ("SCALES", "MINIMA"))
         kinds = {"_".join(form): form == mine for form in forms}
-        return {**kinds, "BLOCK_GROUPS": self.per_block}
+        zeros = {"ZERO_POINTS": self.zeros is not None, "ONE_ZERO": self.zeros is None}
+        return {**kinds, **zeros, "BLOCK_GROUPS": self.per_block}
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ class AffineWeights:
     row_bytes: int
     zero: int = 0
     table: LiveTensor | None = None
+    signed: bool = False  # only codes of 8 bits may be
 
     @classmethod
     def of_words(
@@ -138,8 +141,13 @@ class AffineWeights:
 
     @cached_property
     def bindings(self) -> dict[str, Bound]:
-        found: dict[str, Bound] = {"weights": self.codes, "scales": self.scales.stored}
-        return found if self.table is None else {**found, "table": self.table}
+        given = {
+            "weights": self.codes,
+            "scales": self.scales.stored,
+            "zeros": self.scales.zeros,
+            "table": self.table,
+        }
+        return {name: tensor for name, tensor in given.items() if tensor is not None}
 
     @cached_property
     def params(self) -> dict[str, Number]:
@@ -164,7 +172,8 @@ class AffineWeights:
             "BELOW_PAIRS": below.get(2, 0),
             "BELOW_SINGLES": below.get(1, 0),
             "TABLE": self.table is not None,
-            "PLAIN": self.table is None,
+            "SIGNED": self.signed,
+            "UNSIGNED": self.table is None and not self.signed,
             **self.scales.defines,
         }
 
@@ -183,7 +192,12 @@ def embedding_affine(
     """Look up rows of coded weights, and decode them."""
     depth = out.max_shape[-1]
     weight = AffineWeights.of_words(weights, scales, depth, bits, group_size, zero, table)
-    rows = weights.shape[0]
+    return look_up(weight, indices, out)
+
+
+def look_up(weight: AffineWeights, indices: LiveTensor, out: LiveTensor) -> Dispatch:
+    """Rows of coded weights, decoded."""
+    depth, rows = weight.depth, weight.codes.shape[0]
     indices.require_contents(0, rows - 1, f"an index into an embedding table of {rows} rows")
     out.resize((*indices.shape, depth))
     count = quads(out.numel)

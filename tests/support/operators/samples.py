@@ -266,6 +266,21 @@ for bits, words, group, minima in FORMS:
                 X(n, 64), *w, None, [X(n, m) for m in widths]])  # fmt: skip
 for depth in (8, 7):
     sample("pteron.experts", lambda n, k=depth: [X(n, 2, k), I(n, 2), W(3, 6, k), X(n, 2, 6)])
+for group, scales, zeros in (
+    (32, DType.float32, None),
+    (16, DType.float16, DType.int8),
+    (20, DType.float32, DType.int32),
+):
+    groups = -(-64 // group)
+    weight = [
+        W(12, 64, dtype=DType.int8),
+        W(12, groups, dtype=scales),
+        zeros and W(12, groups, dtype=zeros),
+        group,
+    ]
+    sample("pteron.linear_int8", lambda n, w=weight: [X(n, 64), *w, W(12), X(n, 12)])
+    sample("pteron.embedding_int8", lambda n, w=weight: [*w, I(n), X(n, 64)])
+    sample("pteron.linears_int8", lambda n, w=weight: [X(n, 64), *w, W(12), [X(n, 4) for _ in range(3)]])
 sample("et_vk.q4gsw_requant",
        lambda n: [X(n, 16), F(4, LARGEST), 4, T((n, 8), DType.uint8)])  # fmt: skip
 for k in (8, 7):

@@ -4,7 +4,10 @@ fn numbers(q: vec4<u32>) -> vec4<f32> {
 //#if TABLE
     return vec4<f32>(table[q.x], table[q.y], table[q.z], table[q.w]);
 //#end
-//#if PLAIN
+//#if SIGNED
+    return vec4<f32>((vec4<i32>(q) << vec4<u32>(24u)) >> vec4<u32>(24u));
+//#end
+//#if UNSIGNED
     return vec4<f32>(vec4<i32>(q));
 //#end
 }

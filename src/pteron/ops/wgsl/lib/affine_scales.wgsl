@@ -1,23 +1,36 @@
 // The scales of coded weights. A weight is scale * code + start, or scale * table[code]. Each group of a
 // column has a scale. With minima, the start is stored after the scale. Without minima, the start is -scale *
-// p.zero. Scales are float16 (two per word), float32, or LEVELS of super-blocks. A super-block has BLOCK_GROUPS groups:
-// first a float32 factor, or two with minima, and then a signed byte for each group, or two with minima.
+// zero, and all groups have one zero, or each has its zero point. Scales are float16 (two per word), float32, or
+// LEVELS of super-blocks. A super-block has BLOCK_GROUPS groups: first a float32 factor, or two with minima, and
+// then a signed byte for each group, or two with minima.
 @group(0) @binding(2) var<storage, read> scales: array<u32>;  // [columns, groups or super-blocks]
+//#if ZERO_POINTS
+@group(0) @binding(3) var<storage, read> zeros: array<zeros_word>;  // [columns, groups]
+//#end
 //#if TABLE
 @group(0) @binding(3) var<storage, read> table: array<f32>;  // [2^bits]
 //#end
 
 struct Line { scale: f32, start: f32 }
 
+fn zero_of(i: u32) -> f32 {
+//#if ZERO_POINTS
+    return f32(zeros_at(i));
+//#end
+//#if ONE_ZERO
+    return p.zero;
+//#end
+}
+
 fn line_of(column: u32, group: u32) -> Line {
     let i = column * p.scale_column + group / BLOCK_GROUPS * p.scale_group;
 //#if HALF_SCALES
     let scale = unpack2x16float(scales[i / 2u] >> (16u * (i & 1u))).x;
-    return Line(scale, -p.zero * scale);
+    return Line(scale, -zero_of(i) * scale);
 //#end
 //#if FULL_SCALES
     let scale = bitcast<f32>(scales[i]);
-    return Line(scale, -p.zero * scale);
+    return Line(scale, -zero_of(i) * scale);
 //#end
 //#if HALF_MINIMA
     let both = unpack2x16float(scales[i]);
