@@ -22,7 +22,6 @@ for _name, _arguments in SCHEMAS.items():
     LIBRARY.define(f"{_name}.out({_arguments}, *, Tensor(a!) out) -> Tensor(a!)")
 
 
-@torch.library.impl(LIBRARY, "linear_affine", "CompositeExplicitAutograd")
 def linear_affine(
     x: Tensor,
     weights: Tensor,
@@ -36,7 +35,6 @@ def linear_affine(
     return functional.linear(x, decoded(weights, scales).to(x.dtype), bias)
 
 
-@torch.library.impl(LIBRARY, "embedding_affine", "CompositeExplicitAutograd")
 def embedding_affine(
     weights: Tensor,
     scales: Tensor,
@@ -49,7 +47,11 @@ def embedding_affine(
     return functional.embedding(indices, decoded(weights, scales))
 
 
-class AffineLinear(nn.Module):
+for _function in (linear_affine, embedding_affine):
+    LIBRARY.impl(_function.__name__, _function, "CompositeExplicitAutograd")
+
+
+class AffineLinear(nn.Module):  # type: ignore[misc]
     def __init__(self, layer: nn.Linear, codes: tuple[Tensor, Tensor], group_size: int) -> None:
         super().__init__()
         self.words, self.scales = (nn.Parameter(part, requires_grad=False) for part in codes)
@@ -62,7 +64,7 @@ class AffineLinear(nn.Module):
         return y
 
 
-class AffineEmbedding(nn.Module):
+class AffineEmbedding(nn.Module):  # type: ignore[misc]
     def __init__(self, codes: tuple[Tensor, Tensor], group_size: int) -> None:
         super().__init__()
         self.words, self.scales = (nn.Parameter(part, requires_grad=False) for part in codes)
