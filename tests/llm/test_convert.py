@@ -597,7 +597,7 @@ class TestSmolLM2:
 
         tensors = {t.name: gguf.dequantize(t.data, t.tensor_type) for t in gguf.GGUFReader(source).tensors}
         model = Reference(SMOLLM2, tensors)
-        with pteron.llm.load(smollm, device=device) as llm:
+        with pteron.llm.load(smollm, device=device, kv_dtype="f32") as llm:
             question = [{"role": "user", "content": "Why is the sky blue?"}]
             prompt = llm.encode(question)
             method, start = llm.program.method(), 0
@@ -621,15 +621,19 @@ class TestSmolLM2:
     ) -> None:
         import gguf
 
-        text = Path(__file__).with_name("english.txt").read_text()
+        texts = [path.read_text("utf-8") for path in sorted(Path(__file__).parent.glob("texts/*.txt"))]
         tensors = {t.name: gguf.dequantize(t.data, t.tensor_type) for t in gguf.GGUFReader(source).tensors}
+        original = Reference(SMOLLM2, tensors)
+        expected, actual = [], []
         with pteron.llm.load(smollm, device=device) as model:
-            tokens = model.tokenizer.encode(text)
             method = model.program.method()
-            rows = [method(np.array([[t]]), np.array([i]))[0] for i, t in enumerate(tokens)]
-        assert len(tokens) > 300
-        expected, actual = Reference(SMOLLM2, tensors).logits(tokens).double(), torch.tensor(np.stack(rows))
-        p, q = expected.log_softmax(-1), actual.double().log_softmax(-1)
+            for text in texts:
+                tokens = model.tokenizer.encode(text)
+                expected.append(original.logits(tokens))
+                actual += [method(np.array([[t]]), np.array([i]))[0] for i, t in enumerate(tokens)]
+        assert len(texts) == 6 and len(actual) > 500
+        both = torch.cat(expected), torch.tensor(np.stack(actual))
+        p, q = (logits.double().log_softmax(-1) for logits in both)
         divergence = float((p.exp() * (p - q)).sum(-1).mean())
         agreement = float((p.argmax(-1) == q.argmax(-1)).double().mean())
         print(f"\nmean KL {divergence:.2e}, the same most likely token in {agreement:.2%}")

@@ -15,7 +15,7 @@ from pteron.llm.session_file import PREFIX
 from tests.llm.tiny_llama import CONTEXT, HEAD, KV_HEADS
 
 TALK = [{"role": "system", "content": "hi"}, {"role": "user", "content": "hello world"}]
-POSITION = 2 * KV_HEADS * HEAD * 4  # the bytes of keys and values of one position
+POSITION = 2 * KV_HEADS * HEAD * 2  # the bytes of keys and values of one position
 
 
 @pytest.fixture
@@ -89,6 +89,21 @@ def test_another_model_is_refused(
         pytest.raises(InputError, match="saved with another model"),
     ):
         other.load_session(tmp_path / "talk")
+
+
+def test_another_type_of_the_cache_is_refused(
+    llm: LanguageModel, session: Session, model_folder: Path, device: Device, tmp_path: Path
+) -> None:
+    session.save(tmp_path / "talk")
+    with pteron.llm.load(model_folder / "model.pte", device=device, kv_dtype="f32") as other:
+        assert other.decoder.kv_nbytes == 2 * llm.decoder.kv_nbytes
+        with pytest.raises(FormatError, match="saved with another kv_dtype"):
+            other.load_session(tmp_path / "talk")
+
+
+def test_an_unknown_type_of_the_cache_is_refused(model_folder: Path) -> None:
+    with pytest.raises(InputError, match="kv_dtype must be 'f16' or 'f32', not 'f8'"):
+        pteron.llm.load(model_folder / "model.pte", kv_dtype="f8")
 
 
 def test_a_context_that_is_too_short_is_refused(

@@ -45,6 +45,7 @@ def bench(
     repetitions: Annotated[int, typer.Option("-r", "--repetitions", min=1, help="Runs per test.")] = 5,
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.md,
     as_json: common.AsJson = False,
+    kv_dtype: language.KvDtype = language.KvType.f16,
     data: common.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
@@ -61,7 +62,7 @@ def bench(
     gpu = open_device(device)
     try:
         with loading_bar(model, gpu):
-            program = load(model, data_path=data, device=gpu)
+            program = load(model, data_path=data, device=gpu, kv_dtype=kv_dtype.value)
         with program:
             decoder = Decoder(program)
             longest = max(length for _, length in tests)

@@ -39,6 +39,7 @@ def chat(
         typer.Option("--session", help="Continue the conversation in this file, and save it at the end."),
     ] = None,
     context: language.Context = 0,
+    kv_dtype: language.KvDtype = language.KvType.f16,
     policy: sampling_flags.ContextPolicy = Policy.shift,
     allow_special: language.AllowSpecial = False,
     tokenizer: language.TokenizerPath = None,
@@ -48,7 +49,7 @@ def chat(
     """Chat with a language model. /help lists the commands. Ctrl-C stops an answer; Ctrl-D quits."""
     options = flags.options()
     options["context_policy"] = policy.value
-    with opened(ModelSource(located(model, from_hub), tokenizer, data, device, context)) as llm:
+    with opened(ModelSource(located(model, from_hub), tokenizer, data, device, context, kv_dtype)) as llm:
         llm.chat_prompt([{"role": "user", "content": "?"}])  # a model without a template is refused here
         talk = Conversation(llm, options, allow_special)
         if sys.stdin.isatty():

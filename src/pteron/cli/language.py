@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -16,6 +17,12 @@ from pteron.cli.progress import PromptBar, conversion_bar, loading_bar
 
 if TYPE_CHECKING:
     from pteron.llm import LanguageModel, Piece, Stream
+
+
+class KvType(StrEnum):
+    f16 = "f16"
+    f32 = "f32"
+
 
 # The letters of llama-cli, where the meaning is the same.
 Model: TypeAlias = Annotated[
@@ -36,6 +43,9 @@ Context: TypeAlias = Annotated[
 AllowSpecial: TypeAlias = Annotated[
     bool, typer.Option("--allow-special", help="Let messages write control tokens such as <|im_end|>.")
 ]
+KvDtype: TypeAlias = Annotated[
+    KvType, typer.Option("--kv-dtype", help="The type of stored keys and values. f32 takes twice the memory.")
+]
 DeviceName: TypeAlias = Annotated[
     str | None, typer.Option("-d", "-dev", "--device", help="An adapter's index, or part of its name.")
 ]
@@ -47,13 +57,14 @@ TokenizerPath: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """The files, the device and the context size of a language model."""
+    """The files and the device of a language model, and the size and type of its KV cache."""
 
     model: Path
     tokenizer: Path | None
     data: list[Path] | None
     device: str | None
     context: int = 0
+    kv_dtype: KvType = KvType.f16
 
 
 @contextmanager
@@ -72,6 +83,7 @@ def opened(source: ModelSource) -> Iterator[LanguageModel]:
                 data_path=source.data,
                 context_length=source.context or None,
                 device=device,
+                kv_dtype=source.kv_dtype.value,
             )
         with llm:
             yield llm

@@ -37,6 +37,7 @@ def serve(
     allow_special: language.AllowSpecial = False,
     policy: sampling_flags.ContextPolicy = Policy.stop,
     context: language.Context = 0,
+    kv_dtype: language.KvDtype = language.KvType.f16,
     tokenizer: language.TokenizerPath = None,
     data: common.DataPaths = None,
     device: language.DeviceName = None,
@@ -44,7 +45,7 @@ def serve(
     """Serve a language model to OpenAI clients."""
     from pteron import server  # fails at once if the extra is not installed
 
-    with opened(ModelSource(located(model, from_hub), tokenizer, data, device, context)) as llm:
+    with opened(ModelSource(located(model, from_hub), tokenizer, data, device, context, kv_dtype)) as llm:
         say = progress_console()
         say.print(Text(f"{model.name} on {llm.program.device.name}: http://{host}:{port}/v1"))
         if host not in server.LOOPBACK and api_key is None:

@@ -78,7 +78,10 @@ def _read(file: BinaryIO, model: str, sizes: Callable[[int], list[int]]) -> Save
     if facts["model"] != model:
         raise InputError("the conversation was saved with another model, or another conversion of it")
     if facts["sizes"] != sizes(len(facts["tokens"])):
-        raise FormatError("damaged: the KV state does not have the size of this model's")
+        raise FormatError(
+            "the KV state does not have the size of this model's: the conversation was saved with another "
+            "kv_dtype, or the file is damaged"
+        )
     blocks = [file.read(size) for size in facts["sizes"]]
     actual = hashlib.sha256(header)
     for block in blocks:

@@ -19,6 +19,7 @@ KV_DTYPES = {"f16": DType.float16, "f32": DType.float32}
 # The arguments that are caches, of operators that take caches of any float type.
 CACHES = {
     "sdpa_with_kv_cache.default": ("key_cache", "value_cache"),
+    "pteron.sdpa_with_kv_cache.default": ("key_cache", "value_cache"),
     "update_cache.default": ("cache",),
     "custom_sdpa.default": ("k", "v"),
 }
