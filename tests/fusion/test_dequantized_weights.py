@@ -54,7 +54,7 @@ def test_int8_weights_are_read_directly(device: Device, once: Once, symmetric: b
         assert names["pteron.embedding_int8"] == 1
         assert not names[DEQUANTIZE] and not names[LINEAR]
         inputs = ([torch.randint(0, 44, (1, length))] for length in (19, 1, 8, 19))
-        check_calls(fused.method(), [Call(x, unfused(*x)) for x in inputs], 1e-4, 1e-5)
+        check_calls(fused.method(), [Call(x, [unfused(*x)]) for x in inputs], 1e-4, 1e-5)
 
 
 # Group size, the types of the scales and of the zero points.
