@@ -68,7 +68,7 @@ class Side:
         path = os.environ.get("PTERON_BENCH_MODEL")
         if not path:
             raise Unsupported("SmolLM2 is not installed: see scripts/bench_peers.sh")
-        decoder = Decoder(pteron.load(path, device=self._device))
+        decoder = Decoder(pteron.load(path, device=self._device, kv_dtype="f16"))  # as pteron.llm.load
         state = decoder.new_state()
         generator = np.random.default_rng(0)
 

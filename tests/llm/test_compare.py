@@ -42,7 +42,7 @@ def test_a_model_and_its_source(folder: Path, device: Device) -> None:
     assert found.agreement == 1
     assert found.places > LLAMA.context  # so that the text was read in windows
     assert done[-1] == (found.places, found.places)
-    assert found.perplexity == pytest.approx(found.reference_perplexity, rel=1e-4)
+    assert found.perplexity == pytest.approx(found.reference_perplexity, rel=1e-3)
 
 
 def test_results_equal_torch(folder: Path, device: Device) -> None:
