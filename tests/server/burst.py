@@ -262,9 +262,9 @@ def seconds_of_health(port: int) -> float:
 
 
 @contextmanager
-def served(model: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+def served(model: Path, *options: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     port = free_port()
-    command = [sys.executable, "-m", "pteron", "serve", str(model), "--port", str(port)]
+    command = [sys.executable, "-m", "pteron", "serve", str(model), "--port", str(port), *options]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             wait_until(lambda: is_up(f"http://127.0.0.1:{port}"), seconds=120)

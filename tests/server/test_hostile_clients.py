@@ -24,6 +24,7 @@ from pteron.llm.tokenizer import prompt_worker
 from pteron.server import Limits
 from pteron.server.connections import Connection
 from tests.llm.reciter import reciter
+from tests.server.burst import served
 from tests.server.running import (
     HELLO,
     client_of,
@@ -361,6 +362,20 @@ def test_messages_write_control_tokens_only_if_allowed(llm: LanguageModel, allow
     assert tokens.count(llm.tokenizer.id_of("<|im_end|>")) == (2 if allow else 1)  # type: ignore[arg-type]
     assert answer.usage is not None
     assert answer.usage.prompt_tokens == len(tokens) != len(llm.encode(messages, allow_special=not allow))
+
+
+def test_the_command_line_sets_the_limits(llm: LanguageModel, model_folder: Path) -> None:
+    messages: Any = [{"role": "user", "content": FORGED}]
+    options = ("--max-body", "1", "--max-connections", "3", "--allow-special")
+    with served(model_folder / "model.pte", *options) as (port, _), ExitStack() as clients:
+        url = f"http://127.0.0.1:{port}"
+        status, body = answer_to(url, head(CHAT, f"Content-Length: {(1 << 20) + 1}"))
+        assert (status, body["error"]["message"]) == (413, "the body is larger than 1048576 bytes")
+        answer = client_of(url).chat.completions.create(model="x", messages=messages, max_tokens=1)
+        assert answer.usage is not None
+        assert answer.usage.prompt_tokens == len(llm.encode(messages, allow_special=True))
+        opened = [clients.enter_context(connected(url)) for _ in range(6)]
+        wait_until(lambda: all(map(is_closed, opened[:3])))
 
 
 # -- the end ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pteron.ir.rule import Dispatch, LiveTensor, Shape, check, op, quads, threads
+from pteron.ir.rule import Dispatch, DType, LiveTensor, Shape, check, describe, op, quads, threads
 from pteron.ops.create import ramp
 from pteron.ops.shapes import contiguous
 from pteron.ops.views import strided
@@ -39,6 +39,10 @@ def randn(size: Shape, counter: LiveTensor, out: LiveTensor) -> list[Dispatch]:
 def draw(size: Shape, counter: LiveTensor, out: LiveTensor, code: str) -> list[Dispatch]:
     """`counter` contains the number of the call, and a number that is different for every node."""
     check(out.dtype.is_float, f"random numbers are floats, not {out.dtype}")
+    check(
+        counter.dtype is DType.int32 and counter.numel == 2,
+        f"the counter must be two int32 numbers, not {counter.dtype}{describe(counter.shape)}",
+    )
     out.resize(tuple(size))
     count = quads(out.numel)
     return [
