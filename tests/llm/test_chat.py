@@ -182,10 +182,10 @@ class Chat:
         self.llm = llm
         self._model = str(model)
 
-    def __call__(self, *lines: str, options: tuple[str, ...] = ()) -> str:
+    def __call__(self, *lines: str, options: tuple[str, ...] = (), code: int = 0) -> str:
         arguments = ["chat", self._model, "-n", "6", "--temp", "0", *options]
         result = CliRunner().invoke(app, arguments, input="".join(f"{line}\n" for line in lines))
-        assert result.exit_code == 0, result.output
+        assert result.exit_code == code, result.output
         return result.output
 
     def answers(self, *questions: str, system: str = "") -> list[str]:
@@ -251,8 +251,9 @@ def test_a_conversation_is_saved_and_continued(chat: Chat, tmp_path: Path) -> No
     loaded = chat(f"/load {session}", "/reset", "hi", f"/load {session}")
     assert "goes on: 5 messages" in loaded
     session.write_bytes(b"damaged")
-    result = CliRunner().invoke(app, ["chat", str(tmp_path / "../model.pte"), *options])
-    assert result.exit_code == 1 and session.read_bytes() == b"damaged"
+    output = chat("hi", options=options, code=1)
+    assert "talk: this is not a saved conversation" in output and first not in output
+    assert session.read_bytes() == b"damaged"
 
 
 def test_a_full_context_is_told(chat: Chat) -> None:
