@@ -35,7 +35,7 @@ def running(llm: LanguageModel, **options: Any) -> Iterator[str]:
 
 @contextmanager
 def running_server(llm: LanguageModel, **options: Any) -> Iterator[Server]:
-    server = make_server(llm, port=free_port(), **{"log_level": "warning", **options})
+    server = make_server(llm, port=free_port(), **{"name": "x", "log_level": "warning", **options})
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

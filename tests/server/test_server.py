@@ -17,6 +17,7 @@ import httpx
 import openai
 import pytest
 
+from pteron.errors import InputError
 from pteron.llm import LanguageModel, Stream
 from pteron.server import QueueFull, Scheduler, SchedulerClosed
 from tests.llm.reciter import reciter
@@ -180,9 +181,9 @@ def test_answers_that_find_no_place_are_all_refused(llm: LanguageModel) -> None:
     with running(llm, sessions=1, queue=2) as url:
         client = client_of(url)
         with pytest.raises(openai.RateLimitError):
-            client.completions.create(model="pteron", prompt="hello", n=4)
+            client.completions.create(model="x", prompt="hello", n=4)
         wait_until(lambda: idle(url))
-        assert len(client.completions.create(model="pteron", prompt="hello", n=3).choices) == 3
+        assert len(client.completions.create(model="x", prompt="hello", n=3).choices) == 3
 
 
 def test_log_probabilities(client: openai.OpenAI, llm: LanguageModel) -> None:
@@ -241,9 +242,7 @@ def test_penalties_and_biases(client: openai.OpenAI, llm: LanguageModel) -> None
 def test_a_full_context_shifts_only_if_the_server_is_told(llm: LanguageModel) -> None:
     talk: Any = [{"role": role, "content": "x" * 20} for role in ("user", "assistant") * 2] + HELLO
     with running(llm, context_policy="shift") as url:
-        got = client_of(url).chat.completions.create(
-            model="pteron", messages=talk, max_tokens=3, temperature=0
-        )
+        got = client_of(url).chat.completions.create(model="x", messages=talk, max_tokens=3, temperature=0)
     stream = llm.stream(talk, max_new_tokens=3, context_policy="shift")
     assert got.choices[0].message.content == "".join(piece.text for piece in stream)
     assert got.usage is not None and got.usage.prompt_tokens_details is not None
@@ -313,6 +312,32 @@ def test_keys_and_names_are_checked(llm: LanguageModel) -> None:
         assert openai.OpenAI(base_url=f"{url}/v1", api_key="secret").models.list()
         headers = {"Host": "evil.example", "Authorization": "Bearer secret"}
         assert httpx.get(f"{url}/v1/models", headers=headers).status_code == 403
+
+
+def test_other_model_names_are_refused(client: openai.OpenAI, url: str) -> None:
+    with pytest.raises(openai.NotFoundError, match="no model 'gpt-5'; this server has: tiny") as caught:
+        client.chat.completions.create(model="gpt-5", messages=HELLO)
+    assert caught.value.code == "model_not_found"
+    answer = httpx.post(f"{url}/v1/completions", json={"model": 5, "prompt": "a"})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
+    assert httpx.post(f"{url}/v1/completions", json={"prompt": "a", "max_tokens": 1}).status_code == 200
+
+
+def test_web_pages_of_allowed_origins_may_use_the_server(llm: LanguageModel, url: str) -> None:
+    def asked(url: str, origin: str) -> httpx.Response:
+        wish = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+        return httpx.options(f"{url}/v1/chat/completions", headers={"Origin": origin, **wish})
+
+    mine = "https://app.example"
+    assert "access-control-allow-origin" not in asked(url, mine).headers
+    with running(llm, cors=(mine,), api_key="secret") as open_url:
+        allowed = asked(open_url, mine)
+        assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, mine)
+        assert "access-control-allow-origin" not in asked(open_url, "https://evil.example").headers
+        refused = httpx.get(f"{open_url}/v1/models", headers={"Origin": mine})
+        assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, mine)
+    with pytest.raises(InputError, match="expected an origin such as"):
+        running(llm, cors=("https://app.example/",)).__enter__()
 
 
 # -- many at once -------------------------------------------------------------------------------

@@ -34,6 +34,10 @@ def serve(
     max_connections: Annotated[
         int, typer.Option("--max-connections", min=1, help="Maximum number of open connections.")
     ] = 1000,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option("--cors", metavar="ORIGIN", help="A web origin that may use it; *: any. Repeatable."),
+    ] = None,
     allow_special: language.AllowSpecial = False,
     policy: sampling_flags.ContextPolicy = Policy.stop,
     context: language.Context = 0,
@@ -58,6 +62,7 @@ def serve(
             sessions=sessions,
             queue=queue,
             api_key=api_key,
+            cors=cors or (),
             allow_special=allow_special,
             context_policy=policy.value,
             limits=server.Limits(body=max_body << 20, connections=max_connections),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -16,12 +17,13 @@ from typing import Any
 from anyio.lowlevel import checkpoint
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from pteron.errors import DeviceLost, PteronError
+from pteron.errors import DeviceLost, InputError, PteronError
 from pteron.llm import ContextFull, LanguageModel, Piece, Stream
 from pteron.llm.bounded import OutOfBounds
 from pteron.llm.context import ContextPolicy
@@ -36,6 +38,7 @@ from pteron.server.responses import ChatForm, CompletionForm, Form, Written, eve
 from pteron.server.scheduler import Job, ModelLost, QueueFull, Scheduler, SchedulerClosed
 
 CLIENT_LEFT = 499  # nobody reads it
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+|null")
 log = logging.getLogger("uvicorn.error")
 
 
@@ -49,16 +52,20 @@ def create_app(
     hosts: tuple[str, ...] | None = None,
     allow_special: bool = False,
     context_policy: ContextPolicy = "stop",
+    cors: Sequence[str] = (),
     limits: Limits | None = None,
 ) -> Starlette:
     """An ASGI application that serves a model. `make_server` runs it with limits on connections too.
 
+    name: requests must name the model so, or leave its name out.
     sessions: the number of answers at the same time, each with its own KV state.
     queue: the number of requests that may wait; more get status 429.
     api_key: the key that clients must send. hosts: the accepted Host headers (None: any).
     allow_special: messages may write control tokens (see `LanguageModel.encode`).
     context_policy: what to do when the context is full (see `AnswerOptions`).
+    cors: the origins of web pages that may use the server, such as https://app.example; "*": any.
     """
+    origins = [_checked_origin(origin) for origin in cors]
     scheduler = Scheduler(sessions, queue, llm.reload)
     fixed = {"allow_special": allow_special, "context_policy": context_policy}
     endpoints = Endpoints(llm, name, scheduler, Bodies(limits or Limits()), fixed)
@@ -81,7 +88,22 @@ def create_app(
     app.router.redirect_slashes = False
     app.state.scheduler = scheduler
     app.add_middleware(Gate, api_key=api_key, hosts=hosts)
+    if origins:  # before the gate: a browser asks for permission without the key, and reads refusals too
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            allow_private_network=True,
+        )
     return app
+
+
+def _checked_origin(origin: str) -> str:
+    """Browsers send an origin without a path. Another text would never match, and nobody would see why."""
+    if origin != "*" and not ORIGIN.fullmatch(origin):
+        raise InputError(f"cors is {origin!r}: expected an origin such as https://app.example:8000, or *")
+    return origin
 
 
 def make_server(
@@ -157,10 +179,13 @@ class Endpoints:
         return JSONResponse({"object": "list", "data": [self._card]})
 
     async def model(self, http: HttpRequest) -> Response:
-        wanted = http.path_params["model"]
-        if wanted != self.name:
-            raise ApiError(404, f"there is no model {wanted!r}", param="model", code="model_not_found")
+        self._check_name(http.path_params["model"])
         return JSONResponse(self._card)
+
+    def _check_name(self, wanted: str | None) -> None:
+        if wanted not in (None, self.name):
+            known = f"there is no model {wanted!r}; this server has: {self.name}"
+            raise ApiError(404, known, param="model", code="model_not_found")
 
     async def chat(self, http: HttpRequest) -> Response:
         return await self._respond(http, parse_chat, ChatForm(self.name))
@@ -175,6 +200,7 @@ class Endpoints:
         with _as_api_errors(), self._place():
             loop = asyncio.get_running_loop()
             request, source = await loop.run_in_executor(self._reader, _read, parse, body)
+            self._check_name(request.model)
             if source:
                 await loop.run_in_executor(self._compiler, self.llm.grammars.compiled, source)
             streams = await loop.run_in_executor(self._reader, self._streams, request)

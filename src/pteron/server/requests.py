@@ -35,6 +35,7 @@ class ApiError(Exception):
 class Request:
     """A checked request of either kind."""
 
+    model: str | None  # None: the one that is served
     prompt: Prompt
     n: int  # the number of answers
     options: Options
@@ -70,9 +71,9 @@ def parse_chat(body: bytes) -> Request:
     if not isinstance(messages, list) or not messages:
         raise ApiError(400, "messages must be a list of one message or more", param="messages")
     prompt = [_message(message, f"messages[{i}]") for i, message in enumerate(messages)]
-    most = _integer(fields, "max_completion_tokens", 1) or _integer(fields, "max_tokens", 1)
-    logprobs = _boolean(fields, "logprobs")
-    top = _integer(fields, "top_logprobs", 0, MOST_TOP_LOGPROBS) or 0
+    most = integer(fields, "max_completion_tokens", 1) or integer(fields, "max_tokens", 1)
+    logprobs = boolean(fields, "logprobs")
+    top = integer(fields, "top_logprobs", 0, MOST_TOP_LOGPROBS) or 0
     if top and not logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
     return _request(fields, prompt, {"max_new_tokens": most, "logprobs": logprobs, "top_logprobs": top}, "")
@@ -87,14 +88,14 @@ def parse_completion(body: bytes) -> Request:
     is_tokens = isinstance(prompt, list) and all(type(token) is int for token in prompt)
     if not prompt or not (isinstance(prompt, str) or is_tokens):
         raise ApiError(400, "prompt must be one text or one list of tokens, and not empty", param="prompt")
-    echo = _boolean(fields, "echo")
+    echo = boolean(fields, "echo")
     if echo and not isinstance(prompt, str):
         raise ApiError(400, "echo needs a prompt that is text", param="echo")
-    top = _integer(fields, "logprobs", 0, MOST_TOP_LOGPROBS)
+    top = integer(fields, "logprobs", 0, MOST_TOP_LOGPROBS)
     if echo and top is not None:
         raise ApiError(400, "logprobs of an echoed prompt are not supported", param="logprobs")
     own: Options = {
-        "max_new_tokens": _integer(fields, "max_tokens", 1) or 16,
+        "max_new_tokens": integer(fields, "max_tokens", 1) or 16,
         "logprobs": top is not None,
         "top_logprobs": top or 0,
     }
@@ -102,12 +103,17 @@ def parse_completion(body: bytes) -> Request:
 
 
 def _fields(body: bytes) -> Mapping[str, Any]:
-    fields = _json(body)
-    if not isinstance(fields, dict):
-        raise ApiError(400, "the body must be a JSON object")
+    fields = json_object(body)
     for name, harmless in _UNSUPPORTED.items():
         if fields.get(name) not in harmless:
             raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_parameter")
+    return fields
+
+
+def json_object(body: bytes) -> Mapping[str, Any]:
+    fields = _json(body)
+    if not isinstance(fields, dict):
+        raise ApiError(400, "the body must be a JSON object")
     return fields
 
 
@@ -161,7 +167,7 @@ def _request(fields: Mapping[str, Any], prompt: Prompt, own: Options, echo: str)
         "temperature": _number(fields, "temperature", 1.0),
         "top_p": _number(fields, "top_p", 1.0),
         "min_p": _number(fields, "min_p", 0.0),
-        "top_k": _integer(fields, "top_k", 0) or 0,
+        "top_k": integer(fields, "top_k", 0) or 0,
         "typical_p": _number(fields, "typical_p", 1.0),
         "xtc_probability": _number(fields, "xtc_probability", 0.0),
         "xtc_threshold": _number(fields, "xtc_threshold", 0.1),
@@ -170,22 +176,35 @@ def _request(fields: Mapping[str, Any], prompt: Prompt, own: Options, echo: str)
         ),
         "presence_penalty": _number(fields, "presence_penalty", 0.0),
         "frequency_penalty": _number(fields, "frequency_penalty", 0.0),
-        "penalty_last_n": _or(_integer(fields, "repeat_last_n", -1), 64),
+        "penalty_last_n": _or(integer(fields, "repeat_last_n", -1), 64),
         "dry_multiplier": _number(fields, "dry_multiplier", 0.0),
         "dry_base": _number(fields, "dry_base", 1.75),
-        "dry_allowed_length": _or(_integer(fields, "dry_allowed_length", 1), 2),
-        "dry_last_n": _or(_integer(fields, "dry_penalty_last_n", -1), -1),
+        "dry_allowed_length": _or(integer(fields, "dry_allowed_length", 1), 2),
+        "dry_last_n": _or(integer(fields, "dry_penalty_last_n", -1), -1),
         "logit_bias": _biases(fields.get("logit_bias")),
-        "seed": _integer(fields, "seed", 0),
+        "seed": integer(fields, "seed", 0),
         "schema": _schema(fields.get("response_format")),
     }
-    n = _or(_integer(fields, "n", 1, MOST_ANSWERS), 1)
+    n = _or(integer(fields, "n", 1, MOST_ANSWERS), 1)
     stream_options = fields.get("stream_options") or {}
     if not isinstance(stream_options, dict):
         raise ApiError(400, "stream_options must be an object", param="stream_options")
     return Request(
-        prompt, n, options, _boolean(fields, "stream"), _boolean(stream_options, "include_usage"), echo
+        model_name(fields),
+        prompt,
+        n,
+        options,
+        boolean(fields, "stream"),
+        boolean(stream_options, "include_usage"),
+        echo,
     )
+
+
+def model_name(fields: Mapping[str, Any]) -> str | None:
+    model = fields.get("model")
+    if model is not None and not isinstance(model, str):
+        raise ApiError(400, "model must be a text", param="model")
+    return model
 
 
 def _schema(form: Any) -> dict[str, Any] | None:
@@ -241,7 +260,7 @@ def _number(fields: Mapping[str, Any], name: str, default: float) -> float:
     return float(value)
 
 
-def _integer(fields: Mapping[str, Any], name: str, least: int, most: int = LARGEST) -> int | None:
+def integer(fields: Mapping[str, Any], name: str, least: int, most: int = LARGEST) -> int | None:
     value = fields.get(name)
     if value is None:
         return None
@@ -250,7 +269,7 @@ def _integer(fields: Mapping[str, Any], name: str, least: int, most: int = LARGE
     return value
 
 
-def _boolean(fields: Mapping[str, Any], name: str) -> bool:
+def boolean(fields: Mapping[str, Any], name: str) -> bool:
     value = fields.get(name)
     if value not in (None, True, False):
         raise ApiError(400, f"{name} must be true or false", param=name)
