@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import openai
 
-from pteron.llm import LanguageModel
+from pteron.llm import Embedder, LanguageModel
 from pteron.server import make_server
 from pteron.server.connections import Server
 
@@ -27,14 +27,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(llm: LanguageModel, **options: Any) -> Iterator[str]:
+def running(llm: LanguageModel | Embedder, **options: Any) -> Iterator[str]:
     """The address of a server on a port of its own."""
     with running_server(llm, **options) as server:
         yield f"http://127.0.0.1:{server.config.port}"
 
 
 @contextmanager
-def running_server(llm: LanguageModel, **options: Any) -> Iterator[Server]:
+def running_server(llm: LanguageModel | Embedder, **options: Any) -> Iterator[Server]:
     server = make_server(llm, port=free_port(), **{"name": "x", "log_level": "warning", **options})
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -1,4 +1,4 @@
-"""`pteron serve`: a language model behind the OpenAI API."""
+"""`pteron serve`: a language model or an embedder behind the OpenAI API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common, language, sampling_flags
-from pteron.cli.language import ModelSource, located, opened
+from pteron.cli.language import ModelSource, located, opened, ready
 from pteron.cli.progress import progress_console
 from pteron.cli.sampling_flags import Policy
 
@@ -46,16 +46,22 @@ def serve(
     data: common.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
-    """Serve a language model to OpenAI clients."""
+    """Serve a language model or an embedder to OpenAI clients."""
     from pteron import server  # fails at once if the extra is not installed
+    from pteron.llm.embedder import is_embedder, load_embedder
 
-    with opened(ModelSource(located(model, from_hub), tokenizer, data, device, context, kv_dtype)) as llm:
+    program = ready(located(model, from_hub), context)
+    with (
+        load_embedder(program, tokenizer=tokenizer, device=device)
+        if is_embedder(program)
+        else opened(ModelSource(program, tokenizer, data, device, context, kv_dtype))
+    ) as served:
         say = progress_console()
-        say.print(Text(f"{model.name} on {llm.program.device.name}: http://{host}:{port}/v1"))
+        say.print(Text(f"{model.name} on {served.program.device.name}: http://{host}:{port}/v1"))
         if host not in server.LOOPBACK and api_key is None:
             say.print(Text("anyone who reaches this address can use the model: consider --api-key", "yellow"))
         server.serve(
-            llm,
+            served,
             host=host,
             port=port,
             name=name or model.stem,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -12,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pteron.devices import Adapter, Device
-from pteron.errors import InputError, UnsupportedError
-from pteron.llm.model import Companions, model_file
+from pteron.errors import FormatError, InputError, UnsupportedError
+from pteron.llm.model import DESCRIPTION, Companions, model_file
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker
 from pteron.loading import load as load_program
 from pteron.loading import portable_source
 from pteron.program import Program
+from pteron.pte import ProgramFile
 
 Vectors = NDArray[np.float32]
 
@@ -57,6 +59,15 @@ def load_embedder(
         raise
 
 
+def is_embedder(path: Path) -> bool:
+    """Whether a `.pte` file is an embedder that `pteron convert` wrote."""
+    with ProgramFile.open(path) as file:
+        try:
+            return "pooling" in json.loads(bytes(file.named_data(DESCRIPTION)))
+        except (FormatError, ValueError):
+            return False
+
+
 def _load_again(source: Any, options: dict[str, Any]) -> Embedder:
     return load_embedder(source, **options)
 
@@ -93,8 +104,15 @@ class Embedder:
 
         truncate: cut texts that have more tokens than the model takes. By default they are an error.
         """
+        return self.vectors(self.encode(texts, truncate=truncate))
+
+    def encode(self, texts: str | Sequence[str], *, truncate: bool = False) -> list[list[int]]:
+        """The tokens of each text, as the model reads them. See `embed`."""
         texts = [texts] if isinstance(texts, str) else list(texts)
-        rows = [self._tokens(number, text, truncate) for number, text in enumerate(texts)]
+        return [self._tokens(number, text, truncate) for number, text in enumerate(texts)]
+
+    def vectors(self, rows: Sequence[Sequence[int]]) -> Vectors:
+        """The vectors of texts that are tokens: float32 [number of texts, width]."""
         vectors = np.empty((len(rows), self.width), np.float32)
         for number, vector in enumerate(self._run(rows)):
             vectors[number] = vector

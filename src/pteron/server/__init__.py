@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server for one language model, in the extra `server`."""
+"""An OpenAI-compatible server for one language model or embedder, in the extra `server`."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -24,18 +24,25 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from pteron.errors import DeviceLost, InputError, PteronError
-from pteron.llm import ContextFull, LanguageModel, Piece, Stream
+from pteron.llm import ContextFull, Embedder, LanguageModel, Piece, Stream
 from pteron.llm.bounded import OutOfBounds
 from pteron.llm.context import ContextPolicy
 from pteron.llm.grammar import Source
 from pteron.llm.options import split
 from pteron.server.bodies import Bodies, ClientLeft
 from pteron.server.connections import Server
+from pteron.server.embeddings import (
+    Embedding,
+    EmbeddingRequest,
+    embeddings_body,
+    parse_embeddings,
+    token_rows,
+)
 from pteron.server.gate import LOOPBACK, Gate
 from pteron.server.limits import Limits
 from pteron.server.requests import ApiError, Request, parse_chat, parse_completion
 from pteron.server.responses import ChatForm, CompletionForm, Form, Written, event
-from pteron.server.scheduler import Job, ModelLost, QueueFull, Scheduler, SchedulerClosed
+from pteron.server.scheduler import Job, ModelLost, QueueFull, Scheduler, SchedulerClosed, Work
 
 CLIENT_LEFT = 499  # nobody reads it
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+|null")
@@ -43,7 +50,7 @@ log = logging.getLogger("uvicorn.error")
 
 
 def create_app(
-    llm: LanguageModel,
+    model: LanguageModel | Embedder,
     *,
     name: str = "pteron",
     sessions: int = 4,
@@ -55,7 +62,7 @@ def create_app(
     cors: Sequence[str] = (),
     limits: Limits | None = None,
 ) -> Starlette:
-    """An ASGI application that serves a model. `make_server` runs it with limits on connections too.
+    """An ASGI application for a language model or an embedder. `make_server` also limits connections.
 
     name: requests must name the model so, or leave its name out.
     sessions: the number of answers at the same time, each with its own KV state.
@@ -66,17 +73,16 @@ def create_app(
     cors: the origins of web pages that may use the server, such as https://app.example; "*": any.
     """
     origins = [_checked_origin(origin) for origin in cors]
-    scheduler = Scheduler(sessions, queue, llm.reload)
+    scheduler = Scheduler(sessions, queue, model.reload)
+    bodies = Bodies(limits or Limits())
     fixed = {"allow_special": allow_special, "context_policy": context_policy}
-    endpoints = Endpoints(llm, name, scheduler, Bodies(limits or Limits()), fixed)
+    endpoints = (
+        EmbeddingEndpoints(model, name, scheduler, bodies)
+        if isinstance(model, Embedder)
+        else TextEndpoints(model, name, scheduler, bodies, fixed)
+    )
     app = Starlette(
-        routes=[
-            Route("/v1/models", endpoints.models),
-            Route("/v1/models/{model:path}", endpoints.model),
-            Route("/v1/chat/completions", endpoints.chat, methods=["POST"]),
-            Route("/v1/completions", endpoints.complete, methods=["POST"]),
-            Route("/health", endpoints.health),
-        ],
+        routes=endpoints.routes(),
         exception_handlers={
             ApiError: _answer_error,
             HTTPException: _answer_http_error,
@@ -107,7 +113,7 @@ def _checked_origin(origin: str) -> str:
 
 
 def make_server(
-    llm: LanguageModel,
+    model: LanguageModel | Embedder,
     *,
     host: str = "127.0.0.1",
     port: int = 8080,
@@ -119,11 +125,11 @@ def make_server(
     # A web page can make a browser call a local server under another host name: accept only local names.
     options.setdefault("hosts", LOOPBACK if host in LOOPBACK else None)
     limits = limits or Limits()
-    app = create_app(llm, limits=limits, **options)
+    app = create_app(model, limits=limits, **options)
     return Server(app, limits, host=host, port=port, log_level=log_level)
 
 
-def serve(llm: LanguageModel, **options: Any) -> None:
+def serve(model: LanguageModel | Embedder, **options: Any) -> None:
     """Serve a model until the process is interrupted. The options are those of `make_server`."""
     limits: Limits = options.setdefault("limits", Limits())
     _allow_open_files(limits.connections + 100)
@@ -131,7 +137,7 @@ def serve(llm: LanguageModel, **options: Any) -> None:
     sys.setswitchinterval(0.0005)
     gc.freeze()  # the garbage collector need not look at the model again
     with suppress(KeyboardInterrupt):
-        make_server(llm, **options).run()
+        make_server(model, **options).run()
 
 
 def _allow_open_files(count: int) -> None:
@@ -147,29 +153,30 @@ def _allow_open_files(count: int) -> None:
 
 
 class Endpoints:
-    def __init__(
-        self, llm: LanguageModel, name: str, scheduler: Scheduler, bodies: Bodies, fixed: dict[str, Any]
-    ) -> None:
-        """`fixed` are the options of all answers."""
-        self.llm = llm
+    """What every kind of model has."""
+
+    def __init__(self, name: str, scheduler: Scheduler, bodies: Bodies) -> None:
         self.name = name
         self.scheduler = scheduler
         self._bodies = bodies
-        self._fixed = fixed
         self._preparing = 0  # requests that have a place, but are not yet with the scheduler
         # One thread: reading a body holds Python's lock.
         self._reader = ThreadPoolExecutor(1, "pteron prompts")
-        # Another thread: a grammar may take seconds. It does not hold the lock, and nobody else waits for it.
-        self._compiler = ThreadPoolExecutor(1, "pteron grammars")
         self._card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "pteron"}
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/v1/models", self.models),
+            Route("/v1/models/{model:path}", self.model),
+            Route("/health", self.health),
+        ]
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         await checkpoint()  # imports the rest of anyio, which would stop the event loop at the first stream
         yield
         await asyncio.to_thread(self.scheduler.close)
-        for threads in (self._reader, self._compiler):
-            threads.shutdown(wait=False, cancel_futures=True)
+        self._reader.shutdown(wait=False, cancel_futures=True)
 
     async def health(self, http: HttpRequest) -> Response:
         waiting = self.scheduler.waiting + self._preparing
@@ -187,6 +194,46 @@ class Endpoints:
             known = f"there is no model {wanted!r}; this server has: {self.name}"
             raise ApiError(404, known, param="model", code="model_not_found")
 
+    async def _body(self, http: HttpRequest) -> bytes:
+        _check_content_type(http)
+        return await self._bodies.read(http)
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """Reserve a place before any work is done. Refuse the request if there is none."""
+        with _as_api_errors():
+            self.scheduler.check_room(self._preparing)
+            self._preparing += 1
+            try:
+                yield
+            finally:
+                self._preparing -= 1
+
+
+class TextEndpoints(Endpoints):
+    def __init__(
+        self, llm: LanguageModel, name: str, scheduler: Scheduler, bodies: Bodies, fixed: dict[str, Any]
+    ) -> None:
+        """`fixed` are the options of all answers."""
+        super().__init__(name, scheduler, bodies)
+        self.llm = llm
+        self._fixed = fixed
+        # Another thread: a grammar may take seconds. It does not hold the lock, and nobody else waits for it.
+        self._compiler = ThreadPoolExecutor(1, "pteron grammars")
+
+    def routes(self) -> list[Route]:
+        return [
+            *super().routes(),
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            Route("/v1/completions", self.complete, methods=["POST"]),
+        ]
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        async with super().lifespan(app):
+            yield
+        self._compiler.shutdown(wait=False, cancel_futures=True)
+
     async def chat(self, http: HttpRequest) -> Response:
         return await self._respond(http, parse_chat, ChatForm(self.name))
 
@@ -194,10 +241,8 @@ class Endpoints:
         return await self._respond(http, parse_completion, CompletionForm(self.name))
 
     async def _respond(self, http: HttpRequest, parse: Callable[[bytes], Request], form: Form) -> Response:
-        """Reserve a place for the request before any work is done. Refuse it if there is none."""
-        _check_content_type(http)
-        body = await self._bodies.read(http)
-        with _as_api_errors(), self._place():
+        body = await self._body(http)
+        with self._place():
             loop = asyncio.get_running_loop()
             request, source = await loop.run_in_executor(self._reader, _read, parse, body)
             self._check_name(request.model)
@@ -207,21 +252,41 @@ class Endpoints:
             pieces = Pieces(self.scheduler, streams)
         if request.stream:
             return EventStream(pieces, _events(pieces, form, request))
-        return await _whole(http, pieces, form, request)
-
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        self.scheduler.check_room(self._preparing)
-        self._preparing += 1
-        try:
-            yield
-        finally:
-            self._preparing -= 1
+        return await _whole(http, pieces, _collect(pieces, form, request))
 
     def _streams(self, request: Request) -> list[Stream]:
         """Runs outside the event loop: to tokenize a long prompt takes time."""
         options: Any = {**request.options, **self._fixed}
         return self.llm.streams(request.prompt, request.n, **options)
+
+
+class EmbeddingEndpoints(Endpoints):
+    def __init__(self, embedder: Embedder, name: str, scheduler: Scheduler, bodies: Bodies) -> None:
+        super().__init__(name, scheduler, bodies)
+        self.embedder = embedder
+
+    def routes(self) -> list[Route]:
+        return [*super().routes(), Route("/v1/embeddings", self.embed, methods=["POST"])]
+
+    async def embed(self, http: HttpRequest) -> Response:
+        body = await self._body(http)
+        with self._place():
+            loop = asyncio.get_running_loop()
+            request = await loop.run_in_executor(self._reader, parse_embeddings, body)
+            self._check_name(request.model)
+            rows = await loop.run_in_executor(self._reader, token_rows, self.embedder, request)
+            work = Embedding(self.embedder, rows)
+            pieces = Pieces(self.scheduler, [work])
+        return await _whole(http, pieces, self._collect(pieces, request, work))
+
+    async def _collect(self, pieces: Pieces, request: EmbeddingRequest, work: Embedding) -> Response:
+        try:
+            async for _ in pieces:
+                pass
+        except Exception as error:
+            raise _as_api_error(error) from error
+        normalize = bool(self.embedder.description.get("normalize"))
+        return JSONResponse(embeddings_body(self.name, request, work, normalize))
 
 
 def _read(parse: Callable[[bytes], Request], body: bytes) -> tuple[Request, Source | None]:
@@ -257,7 +322,7 @@ def _as_api_errors() -> Iterator[None]:
 class Pieces:
     """The pieces of the streams that the scheduler runs for one request, for the event loop."""
 
-    def __init__(self, scheduler: Scheduler, streams: Sequence[Stream]) -> None:
+    def __init__(self, scheduler: Scheduler, streams: Sequence[Work]) -> None:
         self._loop = asyncio.get_running_loop()
         self._arrived: asyncio.Queue[tuple[int, Piece | Exception]] = asyncio.Queue()
         self._scheduler = scheduler
@@ -324,8 +389,9 @@ async def _events(pieces: Pieces, form: Form, request: Request) -> AsyncIterator
         yield event(_as_api_error(error).body)
 
 
-async def _whole(http: HttpRequest, pieces: Pieces, form: Form, request: Request) -> Response:
-    answer = asyncio.create_task(_collect(pieces, form, request))
+async def _whole(http: HttpRequest, pieces: Pieces, response: Coroutine[Any, Any, Response]) -> Response:
+    """The response, once it is complete. If the client leaves before, the pieces are cancelled."""
+    answer = asyncio.create_task(response)
     left = asyncio.create_task(_client_leaves(http))
     try:
         await asyncio.wait({answer, left}, return_when=asyncio.FIRST_COMPLETED)

@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from pteron.errors import DeviceLost, PteronError
-from pteron.llm import Piece, Stream
+from pteron.llm import Piece
 
 log = logging.getLogger("uvicorn.error")
 
@@ -35,9 +35,20 @@ class SchedulerClosed(PteronError):
         super().__init__("the server is shutting down")
 
 
+class Work(Protocol):
+    """What can be done step by step: a `Stream`, or the vectors of many texts."""
+
+    def step(self) -> Piece | None:
+        """The last piece has a `finish_reason`."""
+
+    def cancel(self) -> None: ...
+
+    def close(self) -> bool: ...
+
+
 @dataclass(eq=False, slots=True)
 class Job:
-    stream: Stream
+    stream: Work
     deliver: Deliver
 
 
@@ -72,7 +83,7 @@ class Scheduler:
                 f"{self.sessions} answers are being made and {self.queue} are waiting: try again later"
             )
 
-    def submit(self, stream: Stream, deliver: Deliver) -> Job:
+    def submit(self, stream: Work, deliver: Deliver) -> Job:
         """Run a stream. The scheduler's thread calls `deliver` with its pieces or its error."""
         with self._changed:
             if self._closed:
