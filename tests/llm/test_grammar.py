@@ -14,7 +14,7 @@ from pteron.errors import InputError
 from pteron.llm import LanguageModel, Tokenizer
 from pteron.llm.bounded import Bounds
 from pteron.llm.candidates import Candidates
-from pteron.llm.grammar import MOST_CHARACTERS, REMEMBERED, Grammars, Source
+from pteron.llm.grammar import MOST_CHARACTERS, REMEMBERED, Grammars, Source, TooComplex
 from tests.llm.reciter import reciter
 from tests.llm.tiny_llama import tokenizer_json
 
@@ -135,6 +135,17 @@ def test_a_grammar_that_takes_too_long_is_stopped(grammars: Grammars) -> None:
     with pytest.raises(InputError, match="schema took more than 2 s and was stopped: use a simpler schema"):
         grammars.compiled(wide)
     assert grammars.compiled(Source("regex", "a"))
+
+
+def test_a_grammar_that_is_too_complex_for_its_text_is_stopped(grammars: Grammars) -> None:
+    """An automaton of this expression remembers where each of the last 300 letters was an a or a b."""
+    constraint = grammars.constraint(Source("regex", "(.*a.{200}|.*b.{300})*"), frozenset([274]))
+    random = np.random.default_rng(0)
+    letters = [grammars.tokenizer.id_of(letter) for letter in "abc"]
+    with pytest.raises(TooComplex, match=r"regex is too complex for this text: [^<]*$"):
+        for _ in range(3000):
+            constraint.allow(Candidates.of(np.zeros(275)))
+            constraint.consume(int(random.choice(letters)))
 
 
 def test_the_newest_grammars_are_remembered(grammars: Grammars) -> None:

@@ -21,7 +21,7 @@ from pteron.errors import InputError, UnsupportedError
 from pteron.extras import needs
 from pteron.llm.bounded import Bounds, OutOfBounds, WorkFailed
 from pteron.llm.candidates import Candidates
-from pteron.llm.prompt_process import Refused, matcher, vocabulary
+from pteron.llm.prompt_process import Refused, error_of, matcher, vocabulary
 from pteron.llm.tokenizer import Tokenizer, prompt_worker
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ Kind: TypeAlias = Literal["schema", "regex", "grammar"]
 
 MOST_CHARACTERS = 1 << 17
 REMEMBERED = 16  # compiled grammars: applications send the same schema with every request
+
+
+class TooComplex(InputError):
+    """To find the tokens that a grammar allows next takes more work than is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class Grammars:
     """Compiles grammars for the tokens of one model. Threads may share it."""
 
     def __init__(self, tokenizer: Tokenizer, ends: Collection[int], bounds: Bounds | None = None) -> None:
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._ends = frozenset(ends)
         self._worker = prompt_worker(bounds)
         self._vocabulary: llguidance.LLTokenizer | None = None
@@ -114,7 +118,7 @@ class Grammars:
         """Read at first use: most models never need it."""
         with self._reading:
             if self._vocabulary is None:
-                name, definition, ends = self._tokenizer.name, self._tokenizer.definition, sorted(self._ends)
+                name, definition, ends = self.tokenizer.name, self.tokenizer.definition, sorted(self._ends)
                 try:
                     self._worker.prepare("vocabulary", blame=name, definition=definition, ends=ends)
                 except WorkFailed as error:
@@ -143,7 +147,7 @@ class Constraint:
         """Keep the tokens that the grammar allows next. The end is allowed where the text may end."""
         mask = np.frombuffer(self._state.compute_bitmask(), np.uint8)
         if self._state.is_error():
-            raise InputError(f"{self._kind} needs too much work here: {self._state.get_error()}")
+            raise TooComplex(f"{self._kind} is too complex for this text: {error_of(self._state)}")
         bits = np.unpackbits(mask, bitorder="little").astype(bool)
         tokens = candidates.tokens
         inside = tokens < len(bits)  # the logits may have more columns than there are tokens

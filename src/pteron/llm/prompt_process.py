@@ -190,18 +190,24 @@ def vocabulary(definition: str, ends: Sequence[int]) -> llguidance.LLTokenizer:
 
 def matcher(tokens: llguidance.LLTokenizer, kind: str, text: str) -> llguidance.LLMatcher:
     """A compiled grammar. It has computed the first set of allowed tokens, which takes the longest."""
-    from llguidance import LLMatcher
+    from llguidance import LLMatcher, LLParserLimits
 
     if kind == "schema":
         grammar = LLMatcher.grammar_from_json_schema(text, overrides=JSON_OPTIONS)
     else:
         grammar = (LLMatcher.grammar_from_regex if kind == "regex" else LLMatcher.grammar_from_lark)(text)
-    made = LLMatcher(tokens, grammar, log_level=0)
+    # Else an error repeats the whole grammar and the state of the parser.
+    made = LLMatcher(tokens, grammar, log_level=0, limits=LLParserLimits(verbose_errors=False))
     if not made.is_error():
         made.compute_bitmask()
     if made.is_error():
-        raise Refused(made.get_error().strip()[:MAX_MESSAGE])
+        raise Refused(error_of(made))
     return made
+
+
+def error_of(state: llguidance.LLMatcher) -> str:
+    """What went wrong, without the marks that llguidance adds."""
+    return state.get_error().partition("\n<")[0].strip()[:MAX_MESSAGE]
 
 
 class Tasks:

@@ -27,7 +27,7 @@ from pteron.errors import DeviceLost, InputError, PteronError
 from pteron.llm import ContextFull, Embedder, LanguageModel, Piece, Stream
 from pteron.llm.bounded import OutOfBounds
 from pteron.llm.context import ContextPolicy
-from pteron.llm.grammar import Source
+from pteron.llm.grammar import Source, TooComplex
 from pteron.llm.options import split
 from pteron.server.bodies import Bodies, ClientLeft
 from pteron.server.connections import Server
@@ -420,6 +420,8 @@ async def _client_leaves(http: HttpRequest) -> None:
 def _as_api_error(error: Exception) -> ApiError:
     if isinstance(error, (SchedulerClosed, ModelLost, DeviceLost)):
         return ApiError(503, str(error))
+    if isinstance(error, TooComplex):
+        return ApiError(400, str(error), param="response_format")
     return ApiError(500, f"the answer could not be made: {error}")
 
 
