@@ -100,6 +100,9 @@ def test_a_file_is_downloaded_once(run: Run, tmp_path: Path) -> None:
 def test_a_folder_is_downloaded(run: Run, tmp_path: Path) -> None:
     made = run("convert", "-hf", "tiny/encoder", str(tmp_path / "x.pte"), "--quantize", "8bit")
     assert made.returncode == 0, made.stderr
+    assert "x.pte: encoder (bert" in made.stdout.replace(
+        "\n", ""
+    )  # not the commit, which the folder is named by
     assert "weights: 8 bits, groups of 32" in made.stdout
     assert "They differ from the weights of the file by 0." in made.stdout.replace("\n", " ")
 

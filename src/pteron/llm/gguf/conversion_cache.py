@@ -13,6 +13,7 @@ from typing import Any
 
 from pteron.errors import InputError
 from pteron.llm.gguf.convert import Progress, convert
+from pteron.llm.hf.settings import folder_name
 from pteron.pte.container import write_file
 
 LIMIT, LIMIT_VARIABLE = 20.0, "PTERON_CACHE_GIB"  # the least recently used go when more is kept
@@ -42,7 +43,7 @@ def converted(model: str | Path, *, max_context: int | None = None, progress: Pr
     is_folder = source.is_dir()
     known = folder_contents(source) if is_folder else contents(source)
     key = hashlib.sha256(f"{known} {context} {converter()}".encode()).hexdigest()[:16]
-    target = folder() / f"{source.resolve().name if is_folder else source.stem}-{key}.pte"
+    target = folder() / f"{folder_name(source) if is_folder else source.stem}-{key}.pte"
     if target.exists():
         os.utime(target)
     else:

@@ -18,7 +18,7 @@ from pteron.llm.architectures.encoders import (
 from pteron.llm.hf.decoder_config import ACTIVATIONS
 from pteron.llm.hf.rope_parameters import read_rotary
 from pteron.llm.hf.safetensors import read_json
-from pteron.llm.hf.settings import Settings
+from pteron.llm.hf.settings import Settings, folder_name
 
 # The entries of 1_Pooling/config.json.
 POOLINGS = {
@@ -39,7 +39,7 @@ def read_encoder_config(
     modules = _modules(folder)
     config = EncoderConfig(
         architecture=family,
-        name=folder.resolve().name,
+        name=folder_name(folder),
         layers=settings.require(int, "num_hidden_layers", "n_layers", "n_layer"),
         width=width,
         hidden=settings.require(int, "intermediate_size", "hidden_dim", "n_inner"),

@@ -18,7 +18,7 @@ from pteron.llm.hf.encoder_config import first_position, read_encoder_config
 from pteron.llm.hf.folder_tensors import FolderTensors, Naming
 from pteron.llm.hf.folder_vocabulary import read_folder_vocabulary
 from pteron.llm.hf.safetensors import read_tensors
-from pteron.llm.hf.settings import Settings
+from pteron.llm.hf.settings import Settings, folder_name
 
 # The parts of encoders that embeddings do not need: those that guess words, and those that sort texts.
 HEADS = re.compile(r"(^|\.)(pooler|cls|lm_head|classifier|pre_classifier|qa_outputs|vocab_\w+)\.")
@@ -50,7 +50,7 @@ def _decoder(folder: Path, settings: Settings, family: Architecture) -> Checkpoi
         tensors.drop("output.weight")
     elif "output.weight" not in tensors:
         raise FormatError(f"{folder}: the output head is not tied to the embedding, but lm_head is missing")
-    config = read_decoder_config(settings, family, folder.resolve().name, tensors)
+    config = read_decoder_config(settings, family, folder_name(folder), tensors)
     if family.hf_grouped_qkv:
         _divide_groups(tensors, config)
     return Checkpoint(config, tensors, read_folder_vocabulary(folder, settings))

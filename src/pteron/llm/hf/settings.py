@@ -15,6 +15,13 @@ CONFIG = "config.json"
 LARGEST = 2**31 - 1  # of integers: more than any size of a model
 
 
+def folder_name(folder: Path) -> str:
+    """The name of the model in a folder. Folders in the cache of the hub are named after commits."""
+    path = folder.resolve()
+    repository = path.parents[1].name if path.parent.name == "snapshots" else ""  # models--org--name
+    return repository.rpartition("--")[2] or path.name
+
+
 class Settings:
     def __init__(self, entries: Mapping[str, Any], source: str) -> None:
         self.entries = entries
