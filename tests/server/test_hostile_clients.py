@@ -371,7 +371,7 @@ def test_the_command_line_sets_the_limits(llm: LanguageModel, model_folder: Path
         url = f"http://127.0.0.1:{port}"
         status, body = answer_to(url, head(CHAT, f"Content-Length: {(1 << 20) + 1}"))
         assert (status, body["error"]["message"]) == (413, "the body is larger than 1048576 bytes")
-        answer = client_of(url).chat.completions.create(model="x", messages=messages, max_tokens=1)
+        answer = client_of(url).chat.completions.create(model="model", messages=messages, max_tokens=1)
         assert answer.usage is not None
         assert answer.usage.prompt_tokens == len(llm.encode(messages, allow_special=True))
         opened = [clients.enter_context(connected(url)) for _ in range(6)]
