@@ -64,8 +64,11 @@ def test_the_text_ends_only_where_it_may(llm: LanguageModel) -> None:
     for seed in range(5):
         got = llm.generate("a", regex="[a-z]{4,}", temperature=2, seed=seed, max_new_tokens=30)
         assert re.fullmatch("[a-z]{4,}", got.text)
-        endless = llm.generate("a", regex="[a-z]{4,}", seed=seed, max_new_tokens=30, eos_token_id=[])
+        endless = llm.generate(
+            "a", regex="[a-z]{4,}", temperature=9, seed=seed, max_new_tokens=30, eos_token_id=[]
+        )
         assert (len(endless.tokens), endless.finish_reason) == (30, "length")
+        assert not llm.eos_ids & set(endless.tokens)
 
 
 def test_other_end_tokens_end_a_complete_text() -> None:
@@ -85,9 +88,10 @@ def test_a_grammar_of_all_texts_changes_nothing(llm: LanguageModel) -> None:
 
 
 def test_a_complete_text_needs_no_end_token() -> None:
-    got = reciter('{"a": [1, 2]} and more').generate("a", schema={"type": "object"})
-    assert got.text == '{"a": [1, 2]}'
-    assert got.finish_reason == "stop"
+    llm = reciter('{"a": [1, 2]} and more')
+    got = llm.generate("a", schema={"type": "object"})
+    assert (got.text, got.finish_reason) == ('{"a": [1, 2]}', "stop")
+    assert not llm.eos_ids & set(got.tokens)
 
 
 def test_blanks_do_not_go_on_without_end() -> None:
