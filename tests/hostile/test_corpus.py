@@ -8,6 +8,8 @@ import pytest
 
 import pteron
 from pteron.errors import PteronError
+from pteron.pte.file import ProgramFile
+from pteron.report.inspect import inspect_methods
 
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -20,6 +22,12 @@ def test_a_past_finding_is_refused_in_words(path: Path) -> None:
         assert str(error)
     else:
         assert report.findings
+
+
+@pytest.mark.parametrize("path", sorted(CORPUS.iterdir()), ids=lambda path: path.name)
+def test_a_past_finding_can_be_inspected(path: Path) -> None:
+    with ProgramFile.open(path) as file:
+        assert any(method.problems for method in inspect_methods(file, file.method_names))
 
 
 def test_the_message_names_the_argument_and_what_came() -> None:

@@ -67,6 +67,12 @@ def test_f16_is_enabled_if_the_text_uses_it() -> None:
     assert "enable" not in kernels.source(kernel, dtypes, {"T": "f32"}, "// f16")
 
 
+def test_numbers_beyond_float32_are_infinite() -> None:
+    field = kernels.Field("eps", 0, 2, "f")
+    kernel = kernels.Kernel("k", "", (), (field,))
+    assert struct.unpack("<2f", kernel.pack({"eps": (1e308, -1e39)})[:8]) == (float("inf"), float("-inf"))
+
+
 def test_a_parameter_too_many_or_too_few_is_an_error() -> None:
     kernel = kernels.load("copy")
     with pytest.raises(KeyError, match=r"kernel copy: Params has \['words'\], but the rule gave \['wrods'\]"):

@@ -25,7 +25,9 @@ def fuse(graph: Graph) -> Graph:
         if found is None:
             continue
         x, matrix, bias = found
-        if isinstance(matrix, Tensor) and isinstance(matrix.constant, Constant) and uses.is_settled(matrix):
+        if not isinstance(matrix, Tensor) or len(matrix.max_shape) != 2:
+            continue
+        if isinstance(matrix.constant, Constant) and uses.is_settled(matrix):
             if matrix.id not in weights:
                 weights[matrix.id] = permuted_constant(graph, matrix, (1, 0))
             args = (x, weights[matrix.id], bias, node.args[-1])

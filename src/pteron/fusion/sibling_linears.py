@@ -16,7 +16,7 @@ from pteron.ir.constants import joined_constant
 from pteron.ir.dispatch import Route
 from pteron.ir.live import LiveTensor
 from pteron.ir.op import op
-from pteron.ir.values import Constant, Graph, Node, Tensor
+from pteron.ir.values import Constant, Graph, Node, Shape, Tensor
 from pteron.ir.work import multiplies
 from pteron.ops.affine import AffineWeights
 from pteron.ops.linear_affine import product_affine
@@ -160,6 +160,11 @@ def _has_room(group: list[Linear], another: Linear) -> bool:
     return len(group) < MAX_OUTPUTS and nbytes <= LARGEST_NBYTES
 
 
+def _size(tensor: Tensor, axis: int) -> Shape:
+    """The size of an axis, as a shape of one dimension; empty if there is no such axis."""
+    return tensor.max_shape[axis : axis + 1]
+
+
 def _linear(node: Node, uses: Uses) -> Linear | None:
     """A node as a `Linear`; None if it cannot be joined."""
     kind = JOINED_OPERATORS.get(node.name)
@@ -169,9 +174,9 @@ def _linear(node: Node, uses: Uses) -> Linear | None:
     x, out = args.pop("x"), args.pop("out")
     assert isinstance(x, Tensor) and isinstance(out, Tensor)
     constants = {name: arg for name in kind.axes if isinstance(arg := args.pop(name), Tensor)}
-    columns = out.max_shape[-1]
-    whole = columns % 4 == 0 and all(
-        isinstance(tensor.constant, Constant) and tensor.max_shape[kind.axes[name]] == columns
+    columns = out.max_shape[-1:]  # empty in a damaged program: passes run before rules check the shapes
+    whole = [n % 4 for n in columns] == [0] and all(
+        isinstance(tensor.constant, Constant) and _size(tensor, kind.axes[name]) == columns
         for name, tensor in constants.items()
     )
     if not whole or not all(map(uses.is_settled, (x, out, *constants.values()))):

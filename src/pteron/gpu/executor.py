@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from pteron.errors import UnsupportedError
 from pteron.gpu.buffers import Buffers
 from pteron.gpu.device import BindGroup, Buffer, Command, Copy, Device, Pipeline, Submission
 from pteron.gpu.params import INTEGER_NBYTES, Parameters
@@ -253,6 +254,6 @@ def shader_text(kernel: kernels.Kernel, dispatch: Dispatch) -> str:
     for name, bound in dispatch.bindings.items():
         if isinstance(bound, (LiveTensor, Scratch)):
             if not kernel.binding(name).accepts(bound.dtype):
-                raise TypeError(f"kernel {kernel.name}: binding {name} cannot hold {bound.dtype}")
+                raise UnsupportedError(f"kernel {kernel.name}: binding {name} cannot hold {bound.dtype}")
             dtypes[name] = bound.dtype
     return kernels.source(kernel, dtypes, dispatch.defines, dispatch.code)

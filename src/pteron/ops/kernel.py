@@ -24,6 +24,7 @@ loop.
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Mapping
@@ -49,6 +50,7 @@ _INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.MULTILINE)
 _FUNCTION = re.compile(r"^fn (\w+)\([^\n]*\}$|^fn (\w+)\(.*?^\}", re.MULTILINE | re.DOTALL)
 _CALL = re.compile(r"\b(\w+)\(")
 _COMMENT = re.compile(r"//.*")
+LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 # For each parameter type: the number of its four-byte scalars, and their `struct` code.
 _FIELD_TYPES = {
@@ -127,12 +129,17 @@ class Kernel:
         for field in self.fields:
             value = params[field.name]
             items = value if isinstance(value, tuple) else (value,)
-            numbers = items if field.code == "f" else [int(item) for item in items]
+            numbers = [_as_float32(item) if field.code == "f" else int(item) for item in items]
             try:
                 struct.pack_into(f"<{len(items)}{field.code}", out, field.offset, *numbers)
             except (struct.error, OverflowError) as error:
                 raise ValueError(f"kernel {self.name}: parameter {field.name} = {value}: {error}") from None
         return bytes(out)
+
+
+def _as_float32(number: float) -> float:
+    """A number that a float32 can hold. As in torch, larger numbers become infinite."""
+    return math.copysign(math.inf, number) if abs(number) > LARGEST_FLOAT32 else number
 
 
 def load(name: str, defines: Mapping[str, Define] = MappingProxyType({})) -> Kernel:
