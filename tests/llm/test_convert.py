@@ -433,7 +433,7 @@ BAD = {
     "another architecture": (
         other_architecture,
         UnsupportedError,
-        "'mamba' is not known.*llama, qwen2, qwen3",
+        "'mamba' is not known; these are: llama, qwen2",
     ),
     "an unknown tensor type": (unknown_type, UnsupportedError, "unknown type.*99"),
     "a type without floats": (

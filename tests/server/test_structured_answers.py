@@ -81,7 +81,8 @@ def test_a_schema_that_takes_too_long_delays_nobody(
         wait_until(lambda: not idle(url))
         assert ask(model="tiny", messages=HELLO, max_tokens=2)
         assert not hostile.done()
-        with pytest.raises(openai.BadRequestError, match="schema took more than 3 s"):
+        # A fast machine compiles it in time. Then the parser refuses it.
+        with pytest.raises(openai.BadRequestError, match=r"schema (took more than 3 s|is too complex)"):
             hostile.result()
         assert client.chat.completions.parse(model="tiny", messages=HELLO, response_format=Weather)
     bounded.close()

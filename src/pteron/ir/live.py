@@ -120,5 +120,5 @@ class LiveResult:
     def set(self, value: int | float) -> None:
         """Set the result. Refuses numbers beyond 64 bits: arithmetic on a file's numbers must stay fast."""
         if not -(2**63) <= value < 2**63:
-            raise OpError("its result does not fit 64 bits")
+            raise OpError("its result does not fit in 64 bits")
         self.value = value if isinstance(value, float) else int(value)

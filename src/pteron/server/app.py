@@ -42,7 +42,7 @@ from pteron.server.gate import LOOPBACK, Gate
 from pteron.server.limits import Limits
 from pteron.server.requests import ApiError, Request, parse_chat, parse_completion
 from pteron.server.responses import ChatForm, CompletionForm, Form, Written, event
-from pteron.server.scheduler import Job, ModelLost, QueueFull, Scheduler, SchedulerClosed, Work
+from pteron.server.scheduler import Job, ModelLost, QueueFull, Scheduler, SchedulerClosed, StepwiseWork
 
 CLIENT_LEFT = 499  # nobody reads it
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+|null")
@@ -322,7 +322,7 @@ def _as_api_errors() -> Iterator[None]:
 class Pieces:
     """The pieces of the streams that the scheduler runs for one request, for the event loop."""
 
-    def __init__(self, scheduler: Scheduler, streams: Sequence[Work]) -> None:
+    def __init__(self, scheduler: Scheduler, streams: Sequence[StepwiseWork]) -> None:
         self._loop = asyncio.get_running_loop()
         self._arrived: asyncio.Queue[tuple[int, Piece | Exception]] = asyncio.Queue()
         self._scheduler = scheduler

@@ -35,7 +35,7 @@ class SchedulerClosed(PteronError):
         super().__init__("the server is shutting down")
 
 
-class Work(Protocol):
+class StepwiseWork(Protocol):
     """What can be done step by step: a `Stream`, or the vectors of many texts."""
 
     def step(self) -> Piece | None:
@@ -48,7 +48,7 @@ class Work(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Job:
-    stream: Work
+    stream: StepwiseWork
     deliver: Deliver
 
 
@@ -83,7 +83,7 @@ class Scheduler:
                 f"{self.sessions} answers are being made and {self.queue} are waiting: try again later"
             )
 
-    def submit(self, stream: Work, deliver: Deliver) -> Job:
+    def submit(self, stream: StepwiseWork, deliver: Deliver) -> Job:
         """Run a stream. The scheduler's thread calls `deliver` with its pieces or its error."""
         with self._changed:
             if self._closed:
