@@ -1,18 +1,22 @@
 """Greedy answers of Pteron and of llama.cpp to the same prompts, from the same GGUF file, as a table.
 
-    python -m benchmarks.greedy [model.gguf]
+    python -m benchmarks.greedy [--float32] [model.gguf]
 
 Both apply the model's chat template and always take the most probable token. If the answers differ, the table
 shows the first different token and the probabilities of the two best tokens there. On the CPU, llama.cpp
-rounds activations to 8 bits: of two tokens that are about equally probable, it may take the other one.
+rounds activations to 8 bits before it multiplies them with quantized weights: of two tokens that are about
+equally probable, it may take the other one. With --float32 it gets the same weights as float32, and rounds
+nothing.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +25,7 @@ from rich.table import Table
 
 import pteron.llm
 from benchmarks.compare import PEERS
+from benchmarks.dequantized import write_dequantized
 from benchmarks.smollm2 import find_gguf
 
 TOKENS = 24
@@ -52,8 +57,12 @@ END = -1  # in the place of a token: the answer has ended
 
 
 def main() -> None:
-    model = Path(sys.argv[1]) if len(sys.argv) > 1 else _smollm2()
-    theirs = _llama_cpp(model)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.greedy")
+    parser.add_argument("model", nargs="?", type=Path, help="a GGUF file; default: SmolLM2")
+    parser.add_argument("--float32", action="store_true", help="give llama.cpp the weights as float32")
+    options = parser.parse_args()
+    model = options.model or _smollm2()
+    theirs = _llama_cpp_in_float32(model) if options.float32 else _llama_cpp(model)
     equal = 0
     table = Table("prompt", "the first difference", "probabilities of the two best tokens")
     with pteron.llm.load(model) as llm:
@@ -71,6 +80,13 @@ def _smollm2() -> Path:
     if found is None:
         raise SystemExit("SmolLM2 is not installed: run scripts/bench_peers.sh, or name a GGUF file")
     return found
+
+
+def _llama_cpp_in_float32(model: Path) -> list[list[Place]]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "float32.gguf"
+        write_dequantized(model, path)
+        return _llama_cpp(path)
 
 
 def _llama_cpp(model: Path) -> list[list[Place]]:
