@@ -7,6 +7,7 @@ too long is given up; what takes the process with it is noted by the parent.
 from __future__ import annotations
 
 import json
+import logging
 import resource
 import signal
 import sys
@@ -34,6 +35,7 @@ def main() -> None:
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, give_up)
+    logging.disable(logging.WARNING)  # exporters and libraries log much
     libraries.load()
     device = open_device()
     results = sys.stdout

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import logging
 import os
 import warnings
 from pathlib import Path
@@ -24,7 +23,6 @@ def load() -> Any:
 
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     warnings.filterwarnings("ignore")
-    logging.disable(logging.WARNING)
     spec = importlib.util.find_spec("torchvision")
     assert spec is not None and spec.origin is not None, "torchvision is not installed: run `make setup`"
     try:
