@@ -24,7 +24,7 @@ class KvType(StrEnum):
     f32 = "f32"
 
 
-# The letters of llama-cli, where the meaning is the same.
+# An option that llama-cli has too uses the same letter.
 Model: TypeAlias = Annotated[
     Path, typer.Argument(help="A language model: a .pte or .gguf file, or a Hugging Face folder.")
 ]
