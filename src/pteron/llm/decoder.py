@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,14 @@ from pteron.errors import InputError, UnsupportedError
 from pteron.gpu.state import Part, State, first_positions
 from pteron.method import IOInfo
 from pteron.program import Program
+
+
+class Segment(NamedTuple):
+    """The next tokens of one conversation: their first position, and the state that they are written to."""
+
+    tokens: Sequence[int]
+    position: int
+    state: State
 
 
 class Decoder:
@@ -39,6 +47,7 @@ class Decoder:
                 f"{self._capacity} tokens"
             )
         self.context_length = context_length or self._capacity
+        self.segments = 1  # the most conversations that one call of the program can run
 
     @staticmethod
     def _check_inputs(inputs: Sequence[IOInfo]) -> tuple[IOInfo, IOInfo]:
@@ -73,6 +82,15 @@ class Decoder:
         inputs = (np.array([tokens], np.int64), np.arange(position, position + count, dtype=np.int64))
         row: np.ndarray[Any, Any] = self.method.execute(inputs, state=state, last_row=True)[0]
         return row
+
+    def logits_many(self, segments: Sequence[Segment]) -> list[np.ndarray[Any, Any]]:
+        """Run the next tokens of up to `segments` conversations, of up to `max_length` tokens in total.
+
+        Returns the logits after the last token of each. If it fails, no conversation has changed.
+        """
+        if not 1 <= len(segments) <= self.segments:
+            raise InputError(f"logits_many takes 1 to {self.segments} segments, got {len(segments)}")
+        return [self.logits(*segment) for segment in segments]
 
 
 def _as_tuple(value: Any) -> tuple[int, ...]:
