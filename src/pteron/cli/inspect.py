@@ -95,6 +95,7 @@ def _sections(info: MethodInfo) -> Iterator[RenderableType]:
     yield from _operators(info)
     yield from _constants(info)
     yield from _memory(info)
+    yield from _batching(info)
     if info.nodes:
         yield Text()
         yield heading("Nodes at this live shape", "nodes without a kernel are free")
@@ -175,6 +176,18 @@ def _memory(info: MethodInfo) -> Iterator[RenderableType]:
     yield Text()
     yield heading("Memory", "the same at every live shape")
     yield grid(rows)
+
+
+def _batching(info: MethodInfo) -> Iterator[RenderableType]:
+    """Whether one call can run several conversations. A method without a state has none."""
+    if info.memory is None or not info.memory.state:
+        return
+    yield Text()
+    yield heading(
+        "Several conversations in one call", "yes, with load(segments=N)" if info.batchable else "no"
+    )
+    if info.mixing:
+        yield Text(f"  {info.mixing}")
 
 
 def _node_rows(node: NodeInfo) -> Iterator[tuple[object, ...]]:

@@ -21,6 +21,7 @@ from pteron.ir.kinds import ArgumentKind, kind_of
 from pteron.ir.values import Arg, Tensor, Value, values_in
 
 if TYPE_CHECKING:
+    from pteron.ir.row_rules import RowRule
     from pteron.ir.work import WorkRule
 
 # Exceptions of arithmetic on a file's numbers that do not fit together. AttributeError is not in this list:
@@ -38,6 +39,7 @@ class OpSpec:
     uniforms: frozenset[str]  # SymInts that kernels read; plans do not depend on them
     alias: str | None  # `out` has the same bytes as this argument
     work: WorkRule | None  # operations and bytes; None: no multiplications, and every tensor is read once
+    rows: RowRule | None  # how it treats the rows of a sequence; None: it is taken to mix them
 
     def bind(self, args: Iterable[Arg]) -> tuple[Arg, ...]:
         """The arguments for the rule: their number and kinds are checked, scalars are converted."""
@@ -80,6 +82,7 @@ def op(
     uniforms: Iterable[str] = (),
     alias: str | None = None,
     work: WorkRule | None = None,
+    rows: RowRule | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a rule under the operator names that files use."""
 
@@ -104,6 +107,7 @@ def op(
                 frozenset(uniforms),
                 alias,
                 work,
+                rows,
             )
         return rule
 

@@ -34,6 +34,20 @@ from pteron.ir.dtypes import DType
 from pteron.ir.kinds import Scalar, Unused
 from pteron.ir.live import LiveInt, LiveResult, LiveTensor
 from pteron.ir.op import op
+from pteron.ir.row_rules import (
+    ELEMENTWISE,
+    EXPANDED,
+    PERMUTED,
+    RESHAPED,
+    VIEWED,
+    MixesRows,
+    RowArguments,
+    RowRule,
+    RowWise,
+    Segmented,
+    looked_up,
+    rows_of,
+)
 from pteron.ir.values import Shape, numel
 from pteron.ir.work import (
     LiveArguments,
@@ -47,10 +61,15 @@ from pteron.ir.work import (
 )
 
 __all__ = [
+    "ELEMENTWISE",
+    "EXPANDED",
     "GPU",
     "HALF",
+    "PERMUTED",
+    "RESHAPED",
     "SOFTWARE",
     "SUBGROUP",
+    "VIEWED",
     "WORKGROUP",
     "Bound",
     "DType",
@@ -61,12 +80,17 @@ __all__ = [
     "LiveInt",
     "LiveResult",
     "LiveTensor",
+    "MixesRows",
     "Number",
     "OpError",
     "Planned",
     "Route",
+    "RowArguments",
+    "RowRule",
+    "RowWise",
     "Scalar",
     "Scratch",
+    "Segmented",
     "Shape",
     "Shared",
     "Unused",
@@ -77,6 +101,7 @@ __all__ = [
     "describe",
     "first_rows",
     "fold",
+    "looked_up",
     "looks_up",
     "multiplies",
     "numel",
@@ -84,5 +109,6 @@ __all__ = [
     "quads",
     "reads_only_shape_of",
     "reads_part_of",
+    "rows_of",
     "threads",
 ]

@@ -27,6 +27,7 @@ from pteron.ir.rule import (
     Number,
     check,
     describe,
+    looked_up,
     looks_up,
     op,
     quads,
@@ -178,7 +179,11 @@ class AffineWeights:
         }
 
 
-@op("pteron.embedding_affine.default", work=looks_up("weights", "scales", by="indices"))
+@op(
+    "pteron.embedding_affine.default",
+    work=looks_up("weights", "scales", by="indices"),
+    rows=looked_up("indices"),
+)
 def embedding_affine(
     weights: LiveTensor,
     scales: LiveTensor,

@@ -21,7 +21,9 @@ from pteron.ir.rule import (
     LiveInt,
     LiveTensor,
     Route,
+    RowArguments,
     Scratch,
+    Segmented,
     Shape,
     Shared,
     Unused,
@@ -294,6 +296,11 @@ def _mask_strides(mask: LiveTensor, rows: Shape, keys: int) -> dict[str, int]:
     return dict(zip(names, broadcast_strides(full, (*rows, max(full[3], keys))), strict=True))
 
 
+def has_mask(call: RowArguments) -> str | None:
+    """Why the rows of several sequences cannot be computed together."""
+    return None if call["mask"] is None else "its mask is for the positions of one sequence"
+
+
 def _cached_work(call: LiveArguments, causal: bool, window: int | None, *caches: str) -> Work:
     """Only the visible rows of the caches are read. A query and a key need two multiply-adds per element."""
     batch, length, heads, width = call["q"].shape
@@ -328,6 +335,13 @@ def _sdpa_work(call: LiveArguments) -> Work:
     mutates=["key_cache", "value_cache"],
     uniforms=["start_pos"],
     work=sdpa_with_kv_cache_work,
+    rows=Segmented(
+        "pteron.segmented_sdpa_with_kv_cache",
+        at="start_pos",
+        rows=("q", "k", "v"),
+        caches=("key_cache", "value_cache"),
+        refuses=has_mask,
+    ),
 )
 def sdpa_with_kv_cache(
     q: LiveTensor,
@@ -353,6 +367,13 @@ def sdpa_with_kv_cache(
     mutates=["key_cache", "value_cache"],
     uniforms=["start_pos"],
     work=windowed_sdpa_work,
+    rows=Segmented(
+        "pteron.segmented_windowed_sdpa",
+        at="start_pos",
+        rows=("q", "k", "v"),
+        caches=("key_cache", "value_cache"),
+        refuses=has_mask,
+    ),
 )
 def windowed_sdpa_with_kv_cache(
     q: LiveTensor,
@@ -427,7 +448,18 @@ def check_dropout(dropout: float) -> None:
     check(dropout == 0, f"dropout must be 0 at run time, not {dropout}: export the model with .eval()")
 
 
-@op("custom_sdpa.default", uniforms=["start_pos"], work=_custom_sdpa_work)
+@op(
+    "custom_sdpa.default",
+    uniforms=["start_pos"],
+    work=_custom_sdpa_work,
+    rows=Segmented(
+        "pteron.segmented_custom_sdpa",
+        at="start_pos",
+        rows=("q",),
+        caches=("k", "v"),
+        refuses=lambda call: has_mask(call) or (None if call["is_causal"] else "it is not causal"),
+    ),
+)
 def custom_sdpa(
     q: LiveTensor,
     k: LiveTensor,

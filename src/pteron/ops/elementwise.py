@@ -22,6 +22,7 @@ from inspect import signature
 from typing import Any
 
 from pteron.ir.rule import (
+    ELEMENTWISE,
     Dispatch,
     DType,
     LiveTensor,
@@ -95,7 +96,7 @@ def elementwise(
 
     def register(describe: Callable[..., Elementwise | None]) -> ElementwiseRule:
         rule = ElementwiseRule(describe)
-        op(*names, alias=alias)(rule)
+        op(*names, alias=alias, rows=ELEMENTWISE)(rule)
         return rule
 
     return register

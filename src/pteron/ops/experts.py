@@ -21,6 +21,7 @@ from pteron.ir.rule import (
     numel,
     op,
     quads,
+    rows_of,
     threads,
 )
 from pteron.ops.affine import AffineWeights
@@ -56,7 +57,7 @@ def _rows(x: LiveTensor, chosen: LiveTensor, out: LiveTensor) -> dict[str, Numbe
     return {"rows": chosen.numel, "columns": columns, "depth": x.shape[-1], "sharing": max(sharing, 1)}
 
 
-@op("pteron.experts.default", work=_work("weights"))
+@op("pteron.experts.default", work=_work("weights"), rows=rows_of("x", "chosen"))
 def experts(x: LiveTensor, chosen: LiveTensor, weights: LiveTensor, out: LiveTensor) -> Dispatch:
     """x @ weights[chosen]^T: weights are [experts, columns, depth], and the result is [S, n, columns]."""
     params = _rows(x, chosen, out)
@@ -68,7 +69,7 @@ def experts(x: LiveTensor, chosen: LiveTensor, weights: LiveTensor, out: LiveTen
     return Dispatch("experts", bindings, params, threads(quads(out.numel)), {"EXPERTS": True})
 
 
-@op("pteron.experts_affine.default", work=_work("weights", "scales"))
+@op("pteron.experts_affine.default", work=_work("weights", "scales"), rows=rows_of("x", "chosen"))
 def experts_affine(
     x: LiveTensor,
     chosen: LiveTensor,

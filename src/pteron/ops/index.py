@@ -19,6 +19,7 @@ from pteron.ir.rule import (
     Shape,
     check,
     describe,
+    looked_up,
     looks_up,
     numel,
     op,
@@ -340,7 +341,7 @@ def index_put(
 # -- embeddings -----------------------------------------------------------------------------------
 
 
-@op("aten.embedding.default", work=looks_up("weight", by="indices"))
+@op("aten.embedding.default", work=looks_up("weight", by="indices"), rows=looked_up("indices"))
 def embedding(
     weight: LiveTensor,
     indices: LiveTensor,
@@ -364,7 +365,11 @@ def embedding(
     )
 
 
-@op("et_vk.embedding_q4gsw.default", work=looks_up("weight", "scales", by="indices"))
+@op(
+    "et_vk.embedding_q4gsw.default",
+    work=looks_up("weight", "scales", by="indices"),
+    rows=looked_up("indices"),
+)
 def embedding_q4gsw(
     weight: LiveTensor,
     scales: LiveTensor,

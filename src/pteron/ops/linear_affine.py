@@ -15,6 +15,7 @@ from pteron.ir.rule import (
     multiplies,
     numel,
     op,
+    rows_of,
 )
 from pteron.ops.affine import AffineWeights
 from pteron.ops.matmul import all_float32, check_bias
@@ -40,7 +41,7 @@ SUBGROUP_COLUMNS = 64  # columns per workgroup of the subgroup kernels
 TEAM_COLUMNS = 2 * WORKGROUP // 16  # columns per workgroup of the team kernel
 
 
-@op("pteron.linear_affine.default", work=multiplies("x"))
+@op("pteron.linear_affine.default", work=multiplies("x"), rows=rows_of("x", mixes=-1))
 def linear_affine(
     x: LiveTensor,
     weights: LiveTensor,

@@ -11,15 +11,17 @@ from pteron.ir.rule import (
     Route,
     check,
     describe,
+    looked_up,
     looks_up,
     multiplies,
     op,
+    rows_of,
 )
 from pteron.ops.affine import AffineWeights, GroupScales, look_up
 from pteron.ops.linear_affine import product_affine
 
 
-@op("pteron.linear_int8", work=multiplies("x"))
+@op("pteron.linear_int8", work=multiplies("x"), rows=rows_of("x", mixes=-1))
 def linear_int8(
     x: LiveTensor,
     weights: LiveTensor,
@@ -32,7 +34,7 @@ def linear_int8(
     return product_affine(x, int8_weights(weights, scales, zeros, group_size), bias, (out,))
 
 
-@op("pteron.embedding_int8", work=looks_up("weights", "scales", by="indices"))
+@op("pteron.embedding_int8", work=looks_up("weights", "scales", by="indices"), rows=looked_up("indices"))
 def embedding_int8(
     weights: LiveTensor,
     scales: LiveTensor,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pteron.ir.rule import LiveTensor, Route, check, describe, multiplies, op
+from pteron.ir.rule import LiveTensor, Route, check, describe, multiplies, op, rows_of
 from pteron.ops.affine import AffineWeights, GroupScales
 from pteron.ops.linear_affine import product_affine
 
 
-@op("et_vk.linear_q4gsw.default", work=multiplies("x"))
+@op("et_vk.linear_q4gsw.default", work=multiplies("x"), rows=rows_of("x", mixes=-1))
 def linear_q4gsw(
     x: LiveTensor,
     weights: LiveTensor,

@@ -24,6 +24,7 @@ from pteron.ir.rule import (
     multiplies,
     numel,
     op,
+    rows_of,
 )
 from pteron.ops.outputs import SideBySide
 from pteron.ops.products import (
@@ -63,7 +64,7 @@ def all_float32(*tensors: LiveTensor | None) -> bool:
     return all(t is None or t.dtype is DType.float32 for t in tensors)
 
 
-@op("aten.linear.default", work=multiplies("x"))
+@op("aten.linear.default", work=multiplies("x"), rows=rows_of("x", mixes=-1))
 def linear(x: LiveTensor, weight: LiveTensor, bias: LiveTensor | None, out: LiveTensor) -> list[Route]:
     return linear_product(x, weight, bias, (out,))
 
@@ -94,7 +95,7 @@ def check_bias(bias: LiveTensor | None, columns: int) -> None:
         check(bias.numel >= columns, f"bias has {bias.numel} elements for {columns} columns")
 
 
-@op("aten.mm.default", work=multiplies("a"))
+@op("aten.mm.default", work=multiplies("a"), rows=rows_of("a", mixes=-1))
 def mm(a: LiveTensor, b: LiveTensor, out: LiveTensor) -> list[Route]:
     return _matmul(a, b, out, rank=2)
 
@@ -104,7 +105,7 @@ def bmm(a: LiveTensor, b: LiveTensor, out: LiveTensor) -> list[Route]:
     return _matmul(a, b, out, rank=3)
 
 
-@op("aten.addmm.default", work=multiplies("a"))
+@op("aten.addmm.default", work=multiplies("a"), rows=rows_of("a", mixes=-1))
 def addmm(
     c: LiveTensor, a: LiveTensor, b: LiveTensor, beta: float, alpha: float, out: LiveTensor
 ) -> list[Route]:

@@ -13,7 +13,10 @@ from dataclasses import replace
 from pteron.ir.rule import (
     Dispatch,
     LiveTensor,
+    MixesRows,
     Route,
+    RowArguments,
+    RowWise,
     Scratch,
     Shape,
     check,
@@ -31,7 +34,15 @@ MAX_WORKGROUP_ROW = 16384  # the longest row that one workgroup computes
 MEAN_AND_RSTD = replace(VARIANCE, finish="s.mean, inverseSqrt(s.squares / f32(p.width) + p.eps)")
 
 
-@op("aten.native_layer_norm.default")
+def _layer_norm_rows(call: RowArguments) -> int:
+    call.only("x")
+    d, rank = call.dim("x"), len(call["x"].max_shape)
+    if d >= rank - len(call["normalized_shape"]):
+        raise MixesRows(f"it normalises over dimension {d}, which has a row for each token")
+    return d
+
+
+@op("aten.native_layer_norm.default", rows=RowWise(_layer_norm_rows))
 def layer_norm(
     x: LiveTensor,
     normalized_shape: Shape,

@@ -20,6 +20,7 @@ from pteron.ir.rule import (
     numel,
     op,
     quads,
+    rows_of,
     threads,
 )
 from pteron.ops.conv import Window, as_3d, per_dimension
@@ -41,7 +42,12 @@ def is_relu(activation: str) -> bool:
 # -- linear -----------------------------------------------------------------------------------------
 
 
-@op("et_vk.q8ta_linear.default", "et_vk.q8ta_linear_gemv.default", work=multiplies("x"))
+@op(
+    "et_vk.q8ta_linear.default",
+    "et_vk.q8ta_linear_gemv.default",
+    work=multiplies("x"),
+    rows=rows_of("x", mixes=-1),
+)
 def q8ta_linear(
     x: LiveTensor,
     input_scale: float,
@@ -59,7 +65,7 @@ def q8ta_linear(
     return _linear(x, input_scale, input_zero, weights, scales, bias, is_relu(activation), requantize, out)
 
 
-@op("et_vk.linear_q8ta_q8csw.default", work=multiplies("x"))
+@op("et_vk.linear_q8ta_q8csw.default", work=multiplies("x"), rows=rows_of("x", mixes=-1))
 def linear_q8ta_q8csw(
     x: LiveTensor,
     input_scale: float,

@@ -25,6 +25,7 @@ from pteron.ir.rule import (
     numel,
     op,
     quads,
+    rows_of,
     threads,
 )
 from pteron.ops.elementwise import Elementwise, elementwise
@@ -195,7 +196,7 @@ def dequantize_per_channel(
     return affine_blocks(x, out, DEQUANTIZE, scales, zeros, per_channel(x.shape, axis))
 
 
-@op("quantized_decomposed.quantize_per_token.default")
+@op("quantized_decomposed.quantize_per_token.default", rows=rows_of("x", "scales", "zeros"))
 def quantize_per_token(
     x: LiveTensor,
     scales: LiveTensor,
@@ -208,7 +209,7 @@ def quantize_per_token(
     return affine_blocks(x, out, QUANTIZE_SUM, scales, zeros, per_token(x.shape), (quant_min, quant_max))
 
 
-@op("quantized_decomposed.dequantize_per_token.default")
+@op("quantized_decomposed.dequantize_per_token.default", rows=rows_of("x", "scales", "zeros"))
 def dequantize_per_token(
     x: LiveTensor,
     scales: LiveTensor,
@@ -403,7 +404,7 @@ def choose_qparams(
     return choose_blocks(x, x.shape, scale, zero, ASYMMETRIC, (quant_min, quant_max), eps)
 
 
-@op("quantized_decomposed.choose_qparams_per_token_asymmetric.default")
+@op("quantized_decomposed.choose_qparams_per_token_asymmetric.default", rows=rows_of("x", mixes=-1))
 def choose_qparams_per_token_asymmetric(
     x: LiveTensor, dtype: Unused, outs: Sequence[LiveTensor]
 ) -> list[Route]:

@@ -15,11 +15,13 @@ from pteron.ir.rule import (
     check,
     describe,
     fold,
+    looked_up,
     looks_up,
     multiplies,
     numel,
     op,
     quads,
+    rows_of,
     threads,
 )
 from pteron.ops.linear_q4 import linear_q4gsw
@@ -56,12 +58,12 @@ fn columns_at(column: u32, k: u32) -> f32 {
 )
 
 
-@op("et_vk.linear_qcs4w.default", work=multiplies("x"))
+@op("et_vk.linear_qcs4w.default", work=multiplies("x"), rows=rows_of("x", mixes=-1))
 def linear_qcs4w(x: LiveTensor, weight: LiveTensor, scales: LiveTensor, out: LiveTensor) -> list[Route]:
     return channelwise(x, weight, scales, out, NIBBLES, per_byte=2)
 
 
-@op("aten._weight_int8pack_mm.default", work=multiplies("x"))
+@op("aten._weight_int8pack_mm.default", work=multiplies("x"), rows=rows_of("x", mixes=-1))
 def weight_int8pack_mm(x: LiveTensor, weight: LiveTensor, scales: LiveTensor, out: LiveTensor) -> list[Route]:
     return channelwise(x, weight, scales, out, BYTES, per_byte=1)
 
@@ -119,7 +121,11 @@ fn apply(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<f32> {
 """
 
 
-@op("et_vk.linear_dq8ca_q4gsw.default", work=multiplies("x"))
+@op(
+    "et_vk.linear_dq8ca_q4gsw.default",
+    work=multiplies("x"),
+    rows=rows_of("x", "input_scales", "input_zeros", mixes=-1),
+)
 def linear_dq8ca_q4gsw(
     x: LiveTensor,
     input_scales: LiveTensor,
@@ -155,7 +161,7 @@ ROW_LOOKUP = looks_up("weight", "scales", "zeros", by="indices")
 def embedding(name: str, per_byte: int) -> None:
     """Register both overloads of an embedding whose table has `per_byte` weights per byte."""
 
-    @op(f"quantized_decomposed.{name}.default", work=ROW_LOOKUP)
+    @op(f"quantized_decomposed.{name}.default", work=ROW_LOOKUP, rows=looked_up("indices"))
     def default(
         weight: LiveTensor,
         scales: LiveTensor,
@@ -167,7 +173,7 @@ def embedding(name: str, per_byte: int) -> None:
     ) -> Dispatch:
         return affine_embedding(weight, scales, zeros, indices, out, per_byte)
 
-    @op(f"quantized_decomposed.{name}.dtype", work=ROW_LOOKUP)
+    @op(f"quantized_decomposed.{name}.dtype", work=ROW_LOOKUP, rows=looked_up("indices"))
     def with_dtype(
         weight: LiveTensor,
         scales: LiveTensor,

@@ -26,6 +26,7 @@ from pteron.ir.rule import (
     numel,
     op,
     quads,
+    rows_of,
     threads,
 )
 from pteron.ops.elementwise import wide_target
@@ -300,7 +301,7 @@ LOG_SUM_EXP = Reduction(
 # -- the operators --------------------------------------------------------------------------------
 
 
-@op("aten.sum.dim_IntList")
+@op("aten.sum.dim_IntList", rows=rows_of("x", mixes="dims"))
 def sum_dims(x: LiveTensor, dims: Dims, keepdim: bool, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, total(out))
 
@@ -310,7 +311,7 @@ def sum_all(x: LiveTensor, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, total(out))
 
 
-@op("aten.mean.dim")
+@op("aten.mean.dim", rows=rows_of("x", mixes="dims"))
 def mean(x: LiveTensor, dims: Dims, keepdim: bool, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, MEAN)
 
@@ -325,17 +326,17 @@ def prod_all(x: LiveTensor, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, product(out))
 
 
-@op("aten.prod.dim_int")
+@op("aten.prod.dim_int", rows=rows_of("x", mixes="dim"))
 def prod(x: LiveTensor, dim: int, keepdim: bool, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dim, keepdim, product(out))
 
 
-@op("aten.amax.default")
+@op("aten.amax.default", rows=rows_of("x", mixes="dims"))
 def amax(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, extreme(x, "above"))
 
 
-@op("aten.amin.default")
+@op("aten.amin.default", rows=rows_of("x", mixes="dims"))
 def amin(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, extreme(x, "below"))
 
@@ -350,22 +351,22 @@ def min_all(x: LiveTensor, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, extreme(x, "below"))
 
 
-@op("aten.argmax.default")
+@op("aten.argmax.default", rows=rows_of("x", mixes="dim"))
 def argmax(x: LiveTensor, dim: int | None, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dim, keepdim, place_of_extreme(x, "above"))
 
 
-@op("aten.argmin.default")
+@op("aten.argmin.default", rows=rows_of("x", mixes="dim"))
 def argmin(x: LiveTensor, dim: int | None, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dim, keepdim, place_of_extreme(x, "below"))
 
 
-@op("aten.max.dim")
+@op("aten.max.dim", rows=rows_of("x", mixes="dim"))
 def max_dim(x: LiveTensor, dim: int, keepdim: bool, outs: Sequence[LiveTensor]) -> list[Route]:
     return _value_and_place(x, dim, keepdim, outs, "above")
 
 
-@op("aten.min.dim")
+@op("aten.min.dim", rows=rows_of("x", mixes="dim"))
 def min_dim(x: LiveTensor, dim: int, keepdim: bool, outs: Sequence[LiveTensor]) -> list[Route]:
     return _value_and_place(x, dim, keepdim, outs, "below")
 
@@ -385,7 +386,7 @@ def any_all(x: LiveTensor, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, ANY)
 
 
-@op("aten.any.dim", "aten.any.dims")
+@op("aten.any.dim", "aten.any.dims", rows=rows_of("x", mixes="dims"))
 def any_dims(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, ANY)
 
@@ -395,27 +396,27 @@ def all_all(x: LiveTensor, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, ALL)
 
 
-@op("aten.all.dim", "aten.all.dims")
+@op("aten.all.dim", "aten.all.dims", rows=rows_of("x", mixes="dims"))
 def all_dims(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, ALL)
 
 
-@op("aten.var.correction")
+@op("aten.var.correction", rows=rows_of("x", mixes="dims"))
 def var(x: LiveTensor, dims: Dims, correction: float | None, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, VARIANCE, _correction(correction))
 
 
-@op("aten.std.correction")
+@op("aten.std.correction", rows=rows_of("x", mixes="dims"))
 def std(x: LiveTensor, dims: Dims, correction: float | None, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, DEVIATION, _correction(correction))
 
 
-@op("aten.var.dim")
+@op("aten.var.dim", rows=rows_of("x", mixes="dims"))
 def var_dim(x: LiveTensor, dims: Dims, unbiased: bool, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, VARIANCE, float(unbiased))
 
 
-@op("aten.var_mean.correction")
+@op("aten.var_mean.correction", rows=rows_of("x", mixes="dims"))
 def var_mean(
     x: LiveTensor, dims: Dims, correction: float | None, keepdim: bool, outs: Sequence[LiveTensor]
 ) -> list[Route]:
@@ -430,17 +431,17 @@ def _correction(given: float | None) -> float:
     return 1.0 if given is None else given
 
 
-@op("aten.logsumexp.default")
+@op("aten.logsumexp.default", rows=rows_of("x", mixes="dims"))
 def logsumexp(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, LOG_SUM_EXP)
 
 
-@op("aten.cumsum.default")
+@op("aten.cumsum.default", rows=rows_of("x", mixes="dim"))
 def cumsum(x: LiveTensor, dim: int, dtype: Unused, out: LiveTensor) -> list[Dispatch]:
     return _scan(x, dim, out, "a + b")
 
 
-@op("aten.cumprod.default")
+@op("aten.cumprod.default", rows=rows_of("x", mixes="dim"))
 def cumprod(x: LiveTensor, dim: int, dtype: Unused, out: LiveTensor) -> list[Dispatch]:
     return _scan(x, dim, out, "a * b")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pteron.ir.rule import Dispatch, LiveTensor, Number, check, describe, numel, op, quads, threads
+from pteron.ir.rule import Dispatch, LiveTensor, Number, check, describe, numel, op, quads, rows_of, threads
 from pteron.ops.shapes import MAX_RANK, contiguous, dimension
 
 
@@ -31,7 +31,7 @@ def roll(x: LiveTensor, shifts: Sequence[int], dims: Sequence[int], out: LiveTen
     return Dispatch("roll", {"x": x, "y": out}, params, threads(quads(x.numel)))
 
 
-@op("aten.glu.default")
+@op("aten.glu.default", rows=rows_of("x", mixes="dim"))
 def glu(x: LiveTensor, dim: int, out: LiveTensor) -> Dispatch:
     """The first half of a dimension times the sigmoid of the second half."""
     d = dimension(dim, x.rank)

@@ -12,7 +12,11 @@ from pteron.ir.rule import (
     LiveArguments,
     LiveInt,
     LiveTensor,
+    MixesRows,
     Number,
+    RowArguments,
+    RowWise,
+    Segmented,
     Work,
     check,
     describe,
@@ -124,7 +128,16 @@ def table_rows(call: LiveArguments, length: int) -> dict[str, int]:
     return {name: first_rows(call[name], length) for name in ("cos", "sin")}
 
 
-@op("et_vk.apply_rotary_emb.default", work=_work)
+def _rotated_rows(call: RowArguments) -> int:
+    """q and k are [1, S, H, D]. The tables have a row for each of S, too."""
+    call.only("xq", "xk", "cos", "sin")
+    dims = [call.dim(name) for name in ("xq", "xk", "cos", "sin")]
+    if dims != [1, 1, 0, 0]:
+        raise MixesRows("its inputs are not [1, S, H, D] with tables [S, R]")
+    return 1
+
+
+@op("et_vk.apply_rotary_emb.default", work=_work, rows=RowWise(_rotated_rows))
 def apply_rotary_emb(
     xq: LiveTensor, xk: LiveTensor, cos: LiveTensor, sin: LiveTensor, outs: Sequence[LiveTensor]
 ) -> list[Dispatch]:
@@ -132,7 +145,12 @@ def apply_rotary_emb(
     return [turn.of(xq, outs[0]), turn.of(xk, outs[1])]
 
 
-@op("et_vk.apply_rotary_emb_hf.default", uniforms=["start_pos"], work=_work)
+@op(
+    "et_vk.apply_rotary_emb_hf.default",
+    uniforms=["start_pos"],
+    work=_work,
+    rows=Segmented("pteron.segmented_rotary_emb_hf", at="start_pos", rows=("xq", "xk")),
+)
 def apply_rotary_emb_hf(
     xq: LiveTensor,
     xk: LiveTensor,

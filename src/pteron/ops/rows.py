@@ -27,6 +27,7 @@ from pteron.ir.rule import (
     numel,
     op,
     quads,
+    rows_of,
     threads,
 )
 from pteron.ops.reduce import Reduction
@@ -176,7 +177,7 @@ def _pair_code(statistic: Reduction) -> str:
     return statistic.merge_code + statistic.lift_code + finish
 
 
-@op("et_vk.rms_norm.default")
+@op("et_vk.rms_norm.default", rows=rows_of("x", mixes=-1))
 def rms_norm(x: LiveTensor, weight: LiveTensor, eps: float, out: LiveTensor) -> list[Route]:
     check(x.rank >= 1, "x must have at least one dimension")
     width = x.shape[-1]
@@ -228,12 +229,12 @@ def rms_workgroup_routes(
     return grouped.routes(when, worth_eight=rows < FEW_ROWS)
 
 
-@op("aten._softmax.default")
+@op("aten._softmax.default", rows=rows_of("x", mixes="dim"))
 def softmax(x: LiveTensor, dim: int, half_to_float: bool, out: LiveTensor) -> list[Route]:
     return _softmax(x, dim, out, "exp(x - s.x) / s.y")
 
 
-@op("aten._log_softmax.default")
+@op("aten._log_softmax.default", rows=rows_of("x", mixes="dim"))
 def log_softmax(x: LiveTensor, dim: int, half_to_float: bool, out: LiveTensor) -> list[Route]:
     return _softmax(x, dim, out, "x - s.x - log(s.y)")
 

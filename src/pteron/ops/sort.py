@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pteron.ir.rule import Dispatch, LiveTensor, check, numel, op, threads
+from pteron.ir.rule import Dispatch, LiveTensor, check, numel, op, rows_of, threads
 from pteron.ops.index import read_indexed
 from pteron.ops.shapes import contiguous, dimension
 
@@ -44,19 +44,19 @@ def sort_rows(
     return [ranking, picking]
 
 
-@op("aten.topk.default")
+@op("aten.topk.default", rows=rows_of("x", mixes="dim"))
 def topk(
     x: LiveTensor, k: int, dim: int, largest: bool, is_sorted: bool, outs: Sequence[LiveTensor]
 ) -> list[Dispatch]:
     return sort_rows(x, dim, k, largest, outs)
 
 
-@op("aten.sort.default")
+@op("aten.sort.default", rows=rows_of("x", mixes="dim"))
 def sort(x: LiveTensor, dim: int, descending: bool, outs: Sequence[LiveTensor]) -> list[Dispatch]:
     return sort_rows(x, dim, (x.shape or (1,))[dimension(dim, x.rank)], descending, outs)
 
 
-@op("aten.sort.stable")
+@op("aten.sort.stable", rows=rows_of("x", mixes="dim"))
 def sort_stable(
     x: LiveTensor, stable: bool | None, dim: int, descending: bool, outs: Sequence[LiveTensor]
 ) -> list[Dispatch]:

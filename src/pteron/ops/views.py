@@ -10,6 +10,11 @@ import math
 from collections.abc import Sequence
 
 from pteron.ir.rule import (
+    ELEMENTWISE,
+    EXPANDED,
+    PERMUTED,
+    RESHAPED,
+    VIEWED,
     Dispatch,
     LiveTensor,
     Number,
@@ -22,6 +27,7 @@ from pteron.ir.rule import (
     quads,
     reads_only_shape_of,
     reads_part_of,
+    rows_of,
     threads,
 )
 from pteron.ops.shapes import broadcast_strides, contiguous, dimension, merge
@@ -47,7 +53,7 @@ def strided(
 # -- the same elements in the same order ----------------------------------------------------------
 
 
-@op("aten.view_copy.default", "aten._unsafe_view.default", alias="x")
+@op("aten.view_copy.default", "aten._unsafe_view.default", alias="x", rows=VIEWED)
 def view(x: LiveTensor, size: Shape, out: LiveTensor) -> None:
     out.resize(resolve_size(x.numel, size))
 
@@ -70,34 +76,35 @@ def resolve_size(count: int, size: Shape) -> Shape:
     "et_copy._h2d_copy.default",
     "et_copy._d2h_copy.default",
     alias="x",
+    rows=ELEMENTWISE,
 )
 def copy(x: LiveTensor, out: LiveTensor) -> None:
     out.resize(x.shape)
 
 
-@op("aten.clone.default", alias="x")
+@op("aten.clone.default", alias="x", rows=ELEMENTWISE)
 def clone(x: LiveTensor, memory_format: Unused, out: LiveTensor) -> None:
     out.resize(x.shape)
 
 
-@op("dim_order_ops._clone_dim_order.default", alias="x")
+@op("dim_order_ops._clone_dim_order.default", alias="x", rows=ELEMENTWISE)
 def clone_dim_order(x: LiveTensor, non_blocking: Unused, dim_order: Unused, out: LiveTensor) -> None:
     out.resize(x.shape)
 
 
-@op("aten.squeeze_copy.dims", "aten.squeeze_copy.dim", alias="x")
+@op("aten.squeeze_copy.dims", "aten.squeeze_copy.dim", alias="x", rows=RESHAPED)
 def squeeze(x: LiveTensor, dims: Sequence[int] | int, out: LiveTensor) -> None:
     # A dimension is removed if its largest size is 1: the rank must not depend on the live shape.
     gone = {dimension(d, x.rank) for d in ([dims] if isinstance(dims, int) else dims)}
     out.resize(tuple(n for d, n in enumerate(x.shape) if d not in gone or x.max_shape[d] != 1))
 
 
-@op("aten.squeeze_copy.default", alias="x")
+@op("aten.squeeze_copy.default", alias="x", rows=RESHAPED)
 def squeeze_all(x: LiveTensor, out: LiveTensor) -> None:
     squeeze(x, range(x.rank), out)
 
 
-@op("aten.unsqueeze_copy.default", alias="x")
+@op("aten.unsqueeze_copy.default", alias="x", rows=RESHAPED)
 def unsqueeze(x: LiveTensor, dim: int, out: LiveTensor) -> None:
     at = dimension(dim, x.rank + 1)
     out.resize((*x.shape[:at], 1, *x.shape[at:]))
@@ -106,7 +113,7 @@ def unsqueeze(x: LiveTensor, dim: int, out: LiveTensor) -> None:
 # -- one strided copy -----------------------------------------------------------------------------
 
 
-@op("aten.permute_copy.default", "aten.permute.default")
+@op("aten.permute_copy.default", "aten.permute.default", rows=PERMUTED)
 def permute(x: LiveTensor, dims: Sequence[int], out: LiveTensor) -> Dispatch:
     order = [dimension(d, x.rank) for d in dims]
     check(sorted(order) == list(range(x.rank)), f"dims {describe(tuple(dims))} do not permute rank {x.rank}")
@@ -115,12 +122,12 @@ def permute(x: LiveTensor, dims: Sequence[int], out: LiveTensor) -> Dispatch:
     return strided(x, out, [strides[d] for d in order])
 
 
-@op("aten.t_copy.default")
+@op("aten.t_copy.default", rows=PERMUTED)
 def transpose_2d(x: LiveTensor, out: LiveTensor) -> Dispatch:
     return permute(x, tuple(reversed(range(x.rank))), out)  # type: ignore[no-any-return]
 
 
-@op("aten.transpose_copy.int")
+@op("aten.transpose_copy.int", rows=PERMUTED)
 def transpose(x: LiveTensor, dim0: int, dim1: int, out: LiveTensor) -> Dispatch:
     order = list(range(x.rank))
     a, b = dimension(dim0, x.rank), dimension(dim1, x.rank)
@@ -128,7 +135,7 @@ def transpose(x: LiveTensor, dim0: int, dim1: int, out: LiveTensor) -> Dispatch:
     return permute(x, order, out)  # type: ignore[no-any-return]
 
 
-@op("aten.slice_copy.Tensor", work=reads_part_of("x"))
+@op("aten.slice_copy.Tensor", work=reads_part_of("x"), rows=rows_of("x", mixes="dim"))
 def slice_copy(
     x: LiveTensor, dim: int, start: int | None, end: int | None, step: int, out: LiveTensor
 ) -> Dispatch:
@@ -148,7 +155,7 @@ def slice_of(start: int | None, end: int | None, step: int, size: int) -> tuple[
     return first, max(0, math.ceil((last - first) / step))
 
 
-@op("aten.split_with_sizes_copy.default")
+@op("aten.split_with_sizes_copy.default", rows=rows_of("x", mixes="dim"))
 def split_with_sizes(
     x: LiveTensor, sizes: Sequence[int], dim: int, outs: Sequence[LiveTensor]
 ) -> list[Dispatch]:
@@ -166,7 +173,7 @@ def split_with_sizes(
     return dispatches
 
 
-@op("aten.split_copy.Tensor")
+@op("aten.split_copy.Tensor", rows=rows_of("x", mixes="dim"))
 def split(x: LiveTensor, split_size: int, dim: int, outs: Sequence[LiveTensor]) -> list[Dispatch]:
     # The number of outputs is fixed. At a small live size the last outputs are short or empty.
     size = x.shape[dimension(dim, x.rank)]
@@ -174,7 +181,7 @@ def split(x: LiveTensor, split_size: int, dim: int, outs: Sequence[LiveTensor]) 
     return split_with_sizes(x, sizes, dim, outs)  # type: ignore[no-any-return]
 
 
-@op("aten.unbind_copy.int")
+@op("aten.unbind_copy.int", rows=rows_of("x", mixes="dim"))
 def unbind(x: LiveTensor, dim: int, outs: Sequence[LiveTensor]) -> list[Dispatch]:
     d = dimension(dim, x.rank)
     check(
@@ -197,7 +204,7 @@ def unfold(x: LiveTensor, dim: int, size: int, step: int, out: LiveTensor) -> Di
     return strided(x, out, [*strides[:d], strides[d] * step, *strides[d + 1 :], strides[d]])
 
 
-@op("aten.select_copy.int", work=reads_part_of("x"))
+@op("aten.select_copy.int", work=reads_part_of("x"), rows=rows_of("x", mixes="dim"))
 def select(x: LiveTensor, dim: int, index: int, out: LiveTensor) -> Dispatch:
     d = dimension(dim, x.rank)
     size = x.shape[d]
@@ -207,7 +214,7 @@ def select(x: LiveTensor, dim: int, index: int, out: LiveTensor) -> Dispatch:
     return strided(x, out, strides[:d] + strides[d + 1 :], (index % size) * strides[d])
 
 
-@op("aten.expand_copy.default")
+@op("aten.expand_copy.default", rows=EXPANDED)
 def expand(x: LiveTensor, size: Shape, implicit: bool, out: LiveTensor) -> Dispatch:
     lead = len(size) - x.rank
     check(lead >= 0, f"{describe(x.shape)} cannot be expanded to the smaller rank of {describe(size)}")
@@ -238,7 +245,7 @@ def copy_from(x: LiveTensor, source: LiveTensor, non_blocking: Unused, out: Live
     return strided(source, out, broadcast_strides(source.shape, x.shape))
 
 
-@op("aten.flip.default")
+@op("aten.flip.default", rows=rows_of("x", mixes="dims"))
 def flip(x: LiveTensor, dims: Sequence[int], out: LiveTensor) -> Dispatch:
     strides = list(contiguous(x.shape))
     offset = 0

@@ -15,6 +15,7 @@ from pteron.ir.rule import (
     LiveInt,
     LiveTensor,
     OpError,
+    Segmented,
     Work,
     check,
     copy_dispatch,
@@ -22,6 +23,7 @@ from pteron.ir.rule import (
     numel,
     op,
     quads,
+    rows_of,
     threads,
 )
 from pteron.ops.shapes import dimension
@@ -47,7 +49,7 @@ def write_slice(x: LiveTensor, y: LiveTensor, dim: int, start: int, length: int,
     return Dispatch("strided_write", {"x": x, "y": y}, params, threads(count))
 
 
-@op("aten.cat.default")
+@op("aten.cat.default", rows=rows_of("tensors", mixes="dim"))
 def cat(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Dispatch]:
     # torch ignores a tensor of shape [0], whatever the rank of the others.
     parts = [x for x in tensors if x.max_shape != (0,)]
@@ -129,7 +131,13 @@ def _update_work(call: LiveArguments) -> Work:
     return Work(parts={"cache": call["value"].nbytes})
 
 
-@op("update_cache.default", mutates=["cache"], uniforms=["start_pos"], work=_update_work)
+@op(
+    "update_cache.default",
+    mutates=["cache"],
+    uniforms=["start_pos"],
+    work=_update_work,
+    rows=Segmented("pteron.segmented_update_cache", at="start_pos", rows=("value",), caches=("cache",)),
+)
 def update_cache(
     value: LiveTensor, cache: LiveTensor, start_pos: LiveInt, out: LiveTensor | None
 ) -> Dispatch:

@@ -31,6 +31,7 @@ from pteron.plan.memory import Layout, aligned, lifetimes, plan_memory
 from pteron.plan.sweep import LiveGraph, NodePlan
 from pteron.pte import schema, vulkan
 from pteron.pte.file import ProgramFile
+from pteron.segments.analysis import RowAnalysis, analyse
 
 LARGEST_CONSTANTS = 3
 
@@ -122,6 +123,8 @@ class MethodInfo:
     operators: tuple[OperatorCount, ...]
     constants: Constants
     memory: MemoryInfo | None = None
+    batchable: bool = False  # one call can run several conversations: load the file with segments=
+    mixing: str | None = None  # why it cannot: the first node that mixes the rows of a sequence
     problems: tuple[str, ...] = ()  # why Pteron cannot run it
     nodes: tuple[NodeInfo, ...] = field(default=())
 
@@ -196,7 +199,7 @@ def _model(
     try:
         graph, problems = try_lower(file, name, budget)
         if not problems:
-            return _Model(fuse(graph)), set(), ()
+            return _Model(fuse(graph), analyse(graph)), set(), ()
     except (UnsupportedError, FormatError) as error:
         return None, set(), (str(error),)
     return None, {problem.what for problem in problems}, tuple(map(str, findings({name: problems})))
@@ -204,7 +207,7 @@ def _model(
 
 def sample_ranges(graph: Graph) -> dict[str, tuple[int, int]]:
     """Ranges for random integers: the valid indices, and 0 for positions."""
-    model = _Model(graph)
+    model = _Model(graph, analyse(graph))
     roots = {model.layout.storage[element.source.id] for element in graph.elements}
     ports = [port for port in graph.inputs if isinstance(port.value, Tensor)]
     return {port.name: (0, 0) for port in ports if _id(port.value) in roots} | model.ranges()
@@ -314,8 +317,9 @@ def _delegate_constants(graph: vulkan.VkGraph, number: int) -> Iterable[tuple[Pl
 class _Model:
     """A method as it would be loaded, without a GPU."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, rows: RowAnalysis) -> None:
         self.graph = graph
+        self.rows = rows
         self.layout = Layout.of(graph)
         self.live = LiveGraph(graph, self.layout)
         self.dims = dynamic_dims(graph, self.live)
@@ -326,6 +330,9 @@ class _Model:
         info.inputs = tuple(self._port(port, ranges) for port in self.graph.inputs)
         info.outputs = tuple(self._port(port, ranges) for port in self.graph.outputs)
         info.memory = self._memory()
+        info.batchable = self.rows.is_batchable and bool(self.graph.states)
+        if not self.rows.is_batchable:
+            info.mixing = str(self.rows.mixing)
 
     def ranges(self) -> dict[str, tuple[int, int]]:
         by_storage: dict[ValueId, tuple[int, int]] = {}
