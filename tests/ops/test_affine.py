@@ -82,7 +82,7 @@ OTHER_FORMS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_linear(routed: Device, form: str) -> None:
-    check_linear(routed, coded(70, 256, **FORMS[form]), (19, 1, 8, 19))
+    check_linear(routed, coded(70, 256, **FORMS[form]), (19, 1, 2, 8, 4, 19))
 
 
 @pytest.mark.parametrize("form", OTHER_FORMS)
@@ -104,7 +104,7 @@ def test_linear_of_other_sizes(
     check_linear(routed, coded(518, depth, **form), lives)
 
 
-def check_linear(device: Device, weight: Coded, lives: tuple[int, ...]) -> None:
+def check_linear(device: Device, weight: Coded, lives: tuple[int, ...], route: str | None = None) -> None:
     matrix = torch.from_numpy(weight.dequantize())
     bias = torch.linspace(-1, 1, weight.rows)
 
@@ -114,8 +114,18 @@ def check_linear(device: Device, weight: Coded, lives: tuple[int, ...]) -> None:
     def make(n: int) -> list[Any]:
         return [torch.randn(n, weight.depth), *arguments(weight), Fixed(bias)]
 
-    size = float(matrix.abs().max())
-    check_rule(device, "pteron.linear_affine.default", make, product, lives, rtol=1e-4, atol=1e-4 * size)
+    atol = 1e-4 * float(matrix.abs().max())
+    check_rule(
+        device, "pteron.linear_affine.default", make, product, lives, rtol=1e-4, atol=atol, route=route
+    )
+
+
+@pytest.mark.parametrize("route", [None, "subgroup two rows", "subgroup four rows", "subgroup few rows"])
+@pytest.mark.parametrize("form", ["4 bits, minima", "8 bits"])
+def test_a_few_rows(device: Device, form: str, route: str | None) -> None:
+    """Every number of rows, by the kernel for it and by the kernels for more rows."""
+    weight = coded(70, 96, **OTHER_FORMS[form])
+    check_linear(device, weight, (9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 2), route)
 
 
 @pytest.mark.parametrize("widths", [(64, 132), (4, 64, 8)])
@@ -129,7 +139,7 @@ def test_siblings(routed: Device, widths: tuple[int, ...]) -> None:
     def make(n: int) -> list[Any]:
         return [torch.randn(n, 64), *arguments(weight), None]
 
-    check_rule(routed, "pteron.linears_affine", make, products, (19, 1, 8, 19), rtol=1e-4, atol=1e-3)
+    check_rule(routed, "pteron.linears_affine", make, products, (19, 1, 3, 8, 2, 19), rtol=1e-4, atol=1e-3)
 
 
 def test_activations_of_float16(device: Device) -> None:

@@ -41,7 +41,7 @@ FAMILIES: dict[str, Callable[[int], list[Any]]] = {
         i8(n, DEPTH), 0.1, 0, i8(COLUMNS, DEPTH), SUMS, f32(COLUMNS), None, f32(n, COLUMNS)
     ],
 }  # fmt: skip
-SIZES = (1, 2, 8, 9, 16, 17, 4095, 4096)
+SIZES = (1, 2, 3, 8, 9, 16, 17, 4095, 4096)
 
 
 @pytest.fixture(autouse=True)
@@ -63,23 +63,29 @@ def taken(name: str, features: tuple[str, ...]) -> list[str]:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_on_a_gpu(name: str) -> None:
-    few = ["team few rows"] * 2 + (
+    few = ["team few rows"] * 3 + (
         ["small tile gemm"] * 2 if name == "et_vk.linear_q4gsw.default" else ["team few rows"] * 2
     )
     wanted = ["team gemv", *few, "small tile gemm", "small tile gemm", "large tile gemm"]
     assert taken(name, LAPTOP) == wanted
 
 
-@pytest.mark.parametrize("name", ["aten.linear.default", "et_vk.linear_q4gsw.default"])
-def test_on_a_software_adapter_with_subgroups(name: str) -> None:
-    wanted = ["subgroup gemv", *["subgroup few rows"] * 2, *["subgroup gemm"] * 5]
+@pytest.mark.parametrize(
+    ("name", "two", "four"),
+    [
+        ("aten.linear.default", "subgroup few rows", "subgroup few rows"),
+        ("et_vk.linear_q4gsw.default", "subgroup two rows", "subgroup four rows"),
+    ],
+)
+def test_on_a_software_adapter_with_subgroups(name: str, two: str, four: str) -> None:
+    wanted = ["subgroup gemv", two, four, "subgroup few rows", *["subgroup gemm"] * 5]
     assert taken(name, ADAPTER) == wanted
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_on_a_device_without_features(name: str) -> None:
     one_row = "gemm" if name == "aten.linear.default" else "gemv"
-    assert taken(name, PHONE) == [one_row, *["gemm"] * 7]
+    assert taken(name, PHONE) == [one_row, *["gemm"] * 8]
 
 
 def test_one_row_of_4_bit_weights_that_teams_cannot_read_does_not_become_a_tile() -> None:

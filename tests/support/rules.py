@@ -54,6 +54,19 @@ class Fixed:
     tensor: torch.Tensor
 
 
+@dataclass(frozen=True)
+class Forced:
+    """Makes a node use one route at all shapes that it fits."""
+
+    route: str
+
+    def keeps(self, key: str, route: str) -> bool:
+        return True
+
+    def prefers(self, key: str, size: int, fitting: Sequence[str]) -> str:
+        return self.route if self.route in fitting else fitting[0]
+
+
 class OneNode:
     """A graph with one operator, for the given arguments.
 
@@ -61,7 +74,13 @@ class OneNode:
     """
 
     def __init__(
-        self, device: Device, name: str, args: Sequence[Any], outs: Sequence[torch.Tensor], listed: bool
+        self,
+        device: Device,
+        name: str,
+        args: Sequence[Any],
+        outs: Sequence[torch.Tensor],
+        listed: bool,
+        route: str | None = None,
     ) -> None:
         sketch = Sketch(name)
         built = replaced(args, (torch.Tensor, Sym, Fixed), lambda leaf: argument(sketch, leaf))
@@ -73,7 +92,9 @@ class OneNode:
             for number, (target, x) in enumerate(zip(targets, outs, strict=True))
         ]
         graph.outputs += [port for port in graph.inputs if port.value in node.mutates]
-        self.method = Method(plan(graph, device.route_features), device, Placement(device, convert_constant))
+        choice = None if route is None else Forced(route)
+        live = plan(graph, device.route_features, choice)
+        self.method = Method(live, device, Placement(device, convert_constant))
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         poison(self.method)
@@ -127,10 +148,12 @@ def check_rule(
     rtol: float = 1e-5,
     atol: float = 1e-6,
     nan: bool = False,
+    route: str | None = None,
 ) -> None:
     """Build at make(max(lives)), then compare with torch at each live size, in the order given.
 
     `make` returns the arguments of the rule without the output. `torch_function` takes the same arguments.
+    `route` is used wherever it fits.
     """
     torch.manual_seed(0)
     largest = make(max(lives))
@@ -143,5 +166,5 @@ def check_rule(
             yield Call(inputs_of(args), wanted, f"of {name} at {live}")
 
     listed = isinstance(expected, (tuple, list))
-    with closing(OneNode(device, name, largest, as_list(expected), listed)) as node:
+    with closing(OneNode(device, name, largest, as_list(expected), listed, route)) as node:
         check_calls(node.method, calls(), rtol, atol, nan=nan)

@@ -27,8 +27,10 @@ from pteron.ops.products import (
     LARGE_TILE,
     SMALL_TILE,
     SUBGROUP_FEW_ROWS,
+    SUBGROUP_FOUR_ROWS,
     SUBGROUP_GEMM,
     SUBGROUP_GEMV,
+    SUBGROUP_TWO_ROWS,
     TEAM_FEW_PACKED_ROWS,
     TEAM_GEMV,
     Extent,
@@ -88,7 +90,9 @@ def product_affine(
         return Offer(kind, dispatch)
 
     offers = [
-        offer(SUBGROUP_GEMV, "linear_affine_row", 1, SUBGROUP_COLUMNS),
+        offer(SUBGROUP_GEMV, "linear_affine_few", 1, SUBGROUP_COLUMNS),
+        offer(SUBGROUP_TWO_ROWS, "linear_affine_few", 2, SUBGROUP_COLUMNS),
+        offer(SUBGROUP_FOUR_ROWS, "linear_affine_few", 4, SUBGROUP_COLUMNS),
         offer(SUBGROUP_FEW_ROWS, "linear_affine_subgroup", 8, SUBGROUP_COLUMNS),
         offer(SUBGROUP_GEMM, "linear_affine_subgroup", 16, SUBGROUP_COLUMNS),
         offer(GEMV, "linear_affine", 1, WORKGROUP),

@@ -64,20 +64,24 @@ class KernelKind:
     fits: Callable[[Extent], bool] | None = None  # None: every size
 
 
+def _up_to(rows: int) -> Callable[[Extent], bool]:
+    return lambda extent: extent.rows <= rows
+
+
 def _is_one_row(extent: Extent) -> bool:
     return extent.rows == 1
 
 
 # Subgroups: the lanes exchange the elements of one operand.
 SUBGROUP_GEMV = KernelKind("subgroup gemv", SOFTWARE, (SUBGROUP,), _is_one_row)
-SUBGROUP_FEW_ROWS = KernelKind(
-    "subgroup few rows", SOFTWARE, (SUBGROUP,), lambda extent: extent.rows <= FEW_SUBGROUP_ROWS
-)
+SUBGROUP_TWO_ROWS = KernelKind("subgroup two rows", SOFTWARE, (SUBGROUP,), _up_to(2))
+SUBGROUP_FOUR_ROWS = KernelKind("subgroup four rows", SOFTWARE, (SUBGROUP,), _up_to(4))
+SUBGROUP_FEW_ROWS = KernelKind("subgroup few rows", SOFTWARE, (SUBGROUP,), _up_to(FEW_SUBGROUP_ROWS))
 SUBGROUP_GEMM = KernelKind("subgroup gemm", SOFTWARE, (SUBGROUP,))
 # Teams: the lanes divide the depth of a few columns.
 TEAM_GEMV = KernelKind("team gemv", GPU, (), _is_one_row)
-TEAM_FEW_ROWS = KernelKind("team few rows", GPU, (), lambda extent: extent.rows <= FEW_ROWS)
-TEAM_FEW_PACKED_ROWS = KernelKind("team few rows", GPU, (), lambda extent: extent.rows <= FEW_PACKED_ROWS)
+TEAM_FEW_ROWS = KernelKind("team few rows", GPU, (), _up_to(FEW_ROWS))
+TEAM_FEW_PACKED_ROWS = KernelKind("team few rows", GPU, (), _up_to(FEW_PACKED_ROWS))
 # Tiles: a workgroup keeps a part of both operands in its memory.
 LARGE_TILE = KernelKind("large tile gemm", GPU, (), lambda extent: extent.elements >= MANY_ELEMENTS)
 SMALL_TILE = KernelKind("small tile gemm", GPU)
@@ -90,6 +94,8 @@ ANY = KernelKind("any")
 # The fastest kind first: a call uses the first kind that fits its size and that the device can run.
 ORDER = (
     SUBGROUP_GEMV,
+    SUBGROUP_TWO_ROWS,
+    SUBGROUP_FOUR_ROWS,
     SUBGROUP_FEW_ROWS,
     SUBGROUP_GEMM,
     TEAM_GEMV,
