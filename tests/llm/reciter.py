@@ -25,6 +25,8 @@ class Script:
         self.eos_ids = frozenset([end])
         self.context_length = 10_000
         self.max_length = 64
+        self.segments = 1
+        self.kv_nbytes = 0
 
     def new_state(self) -> Any:
         return SimpleNamespace(close=lambda: None)
@@ -33,6 +35,9 @@ class Script:
         row = np.zeros(self.vocab_size)
         row[self.script[position + len(tokens) - self.prompt_length]] = 1
         return row
+
+    def logits_many(self, segments: Sequence[Any]) -> list[Any]:
+        return [self.logits(*segment) for segment in segments]
 
 
 def reciter(text: str | Sequence[int]) -> LanguageModel:

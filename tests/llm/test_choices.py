@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from pteron.errors import InputError
-from pteron.llm import LanguageModel, Piece
+from pteron.llm import LanguageModel, Piece, Stream
+from pteron.llm.batch import Batch
 from tests.llm.tiny_llama import MAX_LENGTH
 
 PROMPT = "the quick brown fox jumps over the lazy dog"  # several chunks
@@ -27,24 +28,25 @@ def test_choices_have_seeds_of_their_own(llm: LanguageModel) -> None:
     assert [answer.stats.cached_tokens for answer in answers[1:]] == [count - 1] * 2
 
 
-def test_streams_in_turn_read_the_prompt_once(llm: LanguageModel) -> None:
+def test_streams_of_a_batch_read_the_prompt_once(llm: LanguageModel) -> None:
     llm.sessions.close()
     streams = llm.streams(PROMPT, 3, temperature=1.0, seed=5, max_new_tokens=6, eos_token_id=[])
     assert len(llm.encode(PROMPT)) > 2 * MAX_LENGTH
     runs, logits = [], llm.decoder.logits
-    pieces: list[list[Piece]] = [[], [], []]
+    pieces: dict[Stream, list[Piece | Exception]] = {stream: [] for stream in streams}
+    batch = Batch(llm)
+    for stream in streams:
+        batch.add(stream)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             llm.decoder, "logits", lambda tokens, *rest: runs.append(len(tokens)) or logits(tokens, *rest)
         )
-        while not all(got and got[-1].finish_reason for got in pieces):
-            for stream, got in zip(streams, pieces, strict=True):
-                if not (got and got[-1].finish_reason) and (piece := stream.step()):
-                    got.append(piece)
-    assert [[p.token for p in got] for got in pieces] == [with_seed(llm, seed) for seed in (5, 6, 7)]
+        while len(batch):
+            for stream, piece in batch.step():
+                pieces[stream].append(piece)
+    tokens = [[p.token for p in got if isinstance(p, Piece)] for got in pieces.values()]
+    assert tokens == [with_seed(llm, seed) for seed in (5, 6, 7)]
     assert sum(runs) == len(llm.encode(PROMPT)) + 2 + 3 * 5  # two more answers run the last token again
-    for stream in streams:
-        stream.close()
 
 
 def test_one_of_several_streams_may_be_used_alone(llm: LanguageModel) -> None:

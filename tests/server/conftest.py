@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pteron.llm import LanguageModel, Stream
+from pteron.llm import LanguageModel
+from pteron.llm.batch import Batch
 from tests.llm.conftest import llm, model_folder
 
 __all__ = ["llm", "model_folder"]
@@ -16,10 +17,10 @@ __all__ = ["llm", "model_folder"]
 @pytest.fixture()
 def slow(llm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps that take long enough to do something meanwhile."""
-    step = Stream.step
+    step = Batch.step
 
-    def slowly(stream: Stream) -> Any:
+    def slowly(batch: Batch) -> Any:
         time.sleep(0.05)
-        return step(stream)
+        return step(batch)
 
-    monkeypatch.setattr(Stream, "step", slowly)
+    monkeypatch.setattr(Batch, "step", slowly)

@@ -18,7 +18,7 @@ import openai
 import pytest
 
 from pteron.errors import InputError
-from pteron.llm import LanguageModel, Stream
+from pteron.llm import LanguageModel, Sampler
 from pteron.server import QueueFull, Scheduler, SchedulerClosed
 from tests.llm.reciter import reciter
 from tests.llm.tiny_llama import CONTEXT
@@ -408,7 +408,7 @@ def test_an_answer_that_fails_is_an_error_and_the_next_is_right(
     with running(llm) as url:
         client = client_of(url)
         with monkeypatch.context() as broken:
-            broken.setattr(Stream, "step", lambda stream: 1 / 0)
+            broken.setattr(Sampler, "choose", lambda sampler, logits: 1 / 0)
             with pytest.raises(openai.InternalServerError, match="division by zero"):
                 client.completions.create(model="x", prompt="hello")
             with pytest.raises(openai.APIError, match="division by zero"):
@@ -422,7 +422,7 @@ def test_an_answer_that_fails_is_an_error_and_the_next_is_right(
 
 
 def test_answers_take_turns(llm: LanguageModel) -> None:
-    scheduler = Scheduler(sessions=2, queue=0)
+    scheduler = Scheduler.of(llm, sessions=2, queue=0)
     order: list[str] = []
     done = threading.Semaphore(0)
 
@@ -434,10 +434,17 @@ def test_answers_take_turns(llm: LanguageModel) -> None:
 
         return took
 
+    go_on = threading.Event()
+
+    def hold(done: int, total: int) -> None:
+        go_on.wait(30)
+
     for name in "ab":
-        scheduler.submit(llm.stream(f"{name} hello", max_new_tokens=10, eos_token_id=[]), deliver(name))
+        stream = llm.stream(f"{name} hello", max_new_tokens=10, eos_token_id=[], on_prefill=hold)
+        scheduler.submit(stream, deliver(name))
     with pytest.raises(QueueFull):
         scheduler.submit(llm.stream("hello"), deliver("c"))
+    go_on.set()
     assert done.acquire(timeout=30) and done.acquire(timeout=30)
     scheduler.close()
     assert sorted(order) == ["a"] * 10 + ["b"] * 10
@@ -445,7 +452,7 @@ def test_answers_take_turns(llm: LanguageModel) -> None:
 
 
 def test_a_stopped_scheduler_ends_all_waiting_requests(llm: LanguageModel) -> None:
-    scheduler = Scheduler(sessions=1, queue=1)
+    scheduler = Scheduler.of(llm, sessions=1, queue=1)
     inside, go_on = threading.Event(), threading.Event()
     made: list[Any] = []
     refused: list[Any] = []
@@ -478,7 +485,7 @@ def test_an_interrupted_server_ends_at_once_without_a_traceback(model_folder: Pa
 
 
 def test_a_cancelled_request_leaves_the_queue(llm: LanguageModel) -> None:
-    scheduler = Scheduler(sessions=1, queue=1)
+    scheduler = Scheduler.of(llm, sessions=1, queue=1)
     inside, go_on = threading.Event(), threading.Event()
 
     def hold(done: int, total: int) -> None:

@@ -1,11 +1,14 @@
-"""Generate an answer: read the prompt in chunks, then generate one token at a time."""
+"""Generate an answer: read the prompt in chunks, then generate one token at a time.
+
+An answer is a coroutine: it asks for tokens to be run, and is resumed with their logits.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 import weakref
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from pteron.llm.model import LanguageModel
 
 Prompt: TypeAlias = str | Sequence[int] | Sequence[Message]
+Prompts: TypeAlias = list[str] | list[list[int]] | list[list[Message]] | list[Prompt]
 Logits: TypeAlias = np.ndarray[Any, Any]
 
 
@@ -54,12 +58,23 @@ class Generation:
         return self.text
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What an answer needs next: tokens to be run in its session. It may be only the first of them."""
+
+    session: Session
+    tokens: Sequence[int]
+
+
 class Stream(Iterator[Piece]):
     """An iterator of pieces. It may be dropped at any time: the model and its sessions stay usable.
 
     cancel(): from any thread, also during the prompt. The stream then ends with finish_reason "cancelled".
     close(): ends the stream now, without another piece. Leaving a `with` block or dropping the stream does
     the same.
+
+    An answer does not run the program itself: it asks for a `Run`. `__next__` runs one stream alone. A
+    `Batch` runs many streams together.
     """
 
     def __init__(
@@ -69,14 +84,14 @@ class Stream(Iterator[Piece]):
         sampling: Sampling,
         options: AnswerOptions,
         session: Session | None = None,
-        leader: Stream | None = None,
     ) -> None:
-        """`leader` is another answer to the same prompt. `step` waits until it has read the prompt."""
         self._window = window
-        self._leader = None if leader is None else weakref.ref(leader)
+        self._max_length = model.max_length
         self._answer = Answer(model, window, sampling, options)
         # The generator has only a weak reference to its stream, so that a dropped stream is closed at once.
         self._steps = self._answer.steps(session, weakref.ref(self))
+        self._in_use = threading.Lock()  # held by whoever runs it
+        self.session = session  # None: one that is borrowed when the answer begins
 
     @property
     def prompt(self) -> list[int]:
@@ -89,21 +104,16 @@ class Stream(Iterator[Piece]):
         return self._window.messages
 
     def __next__(self) -> Piece:
-        while (piece := next(self._steps)) is None:
-            pass
-        return piece
-
-    def step(self) -> Piece | None:
-        """Run the program once. Returns the next piece, or None while the prompt is read."""
-        leader = None if self._leader is None else self._leader()
-        if leader is not None and leader.is_reading:
-            return None
-        return next(self._steps)
-
-    @property
-    def is_reading(self) -> bool:
-        """Whether the prompt is being read."""
-        return self._answer.is_reading
+        with self._in_use:
+            try:
+                item = self.resume()
+                while isinstance(item, Run):
+                    first = item.tokens[: self._max_length]
+                    item = self.resume(None if self.is_cancelled else item.session.advance(first))
+                return item
+            except BaseException:
+                self._steps.close()
+                raise
 
     def cancel(self) -> None:
         self._answer.cancelled.set()
@@ -111,10 +121,12 @@ class Stream(Iterator[Piece]):
     def close(self) -> bool:
         """Returns False if another thread is using the stream: then it is only cancelled."""
         self.cancel()
+        if not self._in_use.acquire(blocking=False):
+            return False
         try:
             self._steps.close()
-        except ValueError:  # a running generator cannot be closed
-            return False
+        finally:
+            self._in_use.release()
         return True
 
     @property
@@ -128,15 +140,46 @@ class Stream(Iterator[Piece]):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    # -- for a `Batch` ----------------------------------------------------------------------------
+
+    def take(self) -> None:
+        """Keep the stream from others until `release`."""
+        if not self._in_use.acquire(blocking=False):
+            raise PteronError("the stream is in use: make another one for this answer")
+
+    def release(self) -> None:
+        self._in_use.release()
+        self.close()
+
+    def resume(self, logits: Logits | None = None) -> Piece | Run:
+        """Begin the answer, or go on after a piece or a `Run`.
+
+        logits: those after the tokens that were run. None after a `Run`: nothing was run, because the answer
+            is cancelled.
+        """
+        return self._steps.send(logits)
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._answer.cancelled.is_set()
+
+    @property
+    def reading(self) -> Sequence[int] | None:
+        """The tokens that are being read, of which the session knows a part. None if it reads nothing."""
+        return self._answer.reading
+
+
+Steps: TypeAlias = Generator[Run, Logits | None, Logits | None]
+
 
 class Answer:
-    """Generates one answer step by step."""
+    """Generates one answer. It asks for runs, and gives pieces."""
 
     def __init__(
         self, model: LanguageModel, window: ContextWindow, sampling: Sampling, options: AnswerOptions
     ) -> None:
         self.cancelled = threading.Event()
-        self.is_reading = False
+        self.reading: Sequence[int] | None = None
         self._model = model
         self._window = window
         self._prompt_tokens = len(window.tokens)
@@ -154,8 +197,8 @@ class Answer:
 
     def steps(
         self, session: Session | None, stream: weakref.ref[Stream]
-    ) -> Generator[Piece | None, None, None]:
-        """Each step runs the program once: None for a part of the prompt, then pieces."""
+    ) -> Generator[Piece | Run, Logits | None, None]:
+        """Runs of the prompt, then a piece and a run for each token. The last piece has a reason."""
         self._clock.start()
         source = (
             nullcontext(session) if session else self._model.sessions.borrow(self._model, self._window.tokens)
@@ -177,34 +220,30 @@ class Answer:
                 self._remember(taken)
             yield Piece("", None, "cancelled", self.stats)
 
-    def _continue(self, session: Session, token: int) -> Generator[None, None, Logits | None]:
+    def _continue(self, session: Session, token: int) -> Steps:
         """The logits after a new token; None if the answer was cancelled."""
-        if self.cancelled.is_set():
-            return None
         if self._left is None:
-            return session.advance([token])
+            return (yield Run(session, [token]))
         left, self._left = self._left, None
         return (yield from self._read(session, left))
 
-    def _read(self, session: Session, tokens: Sequence[int]) -> Generator[None, None, Logits | None]:
+    def _read(self, session: Session, tokens: Sequence[int]) -> Steps:
         """Run what the session does not know yet. Returns the last logits; None if it was cancelled."""
         known = session.common_prefix(tokens)
         session.rewind(known)
-        most = self._model.max_length
-        chunk = min(self._options.prefill_chunk or most, most)
-        self.is_reading = True
+        chunk = self._options.prefill_chunk or len(tokens)
+        self.reading = tokens
         try:
-            while not self.cancelled.is_set():
+            while len(session.tokens) < len(tokens):
                 done = len(session.tokens)
-                logits = session.advance(tokens[done : done + chunk])
+                logits = yield Run(session, tokens[done : done + chunk])
+                if logits is None:
+                    return None
                 if self._options.on_prefill:
                     self._options.on_prefill(len(session.tokens) - known, len(tokens) - known)
-                if len(session.tokens) == len(tokens):
-                    return logits
-                yield None
-            return None
+            return logits
         finally:
-            self.is_reading = False
+            self.reading = None
 
     def _piece(self, token: int, logits: Logits, is_full: bool) -> Piece:
         """The piece of a new token. It is the last one if the context is full and cannot be shifted."""
@@ -277,10 +316,10 @@ class Clock:
         return self._newest - self._first
 
 
-def collect(stream: Stream) -> Generation:
-    """Run a stream to its end."""
+def collect(pieces: Iterable[Piece]) -> Generation:
+    """The whole answer. A stream is run to its end."""
     texts, tokens, logprobs = [], [], []
-    for piece in stream:
+    for piece in pieces:
         texts.append(piece.text)
         if piece.token is not None:
             tokens.append(piece.token)

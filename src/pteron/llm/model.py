@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, Unpack, cast, overload
 
 from pteron.devices import Adapter, Device
 from pteron.errors import FormatError, InputError, PteronError
 from pteron.extras import needs
+from pteron.llm.batch import run_all
 from pteron.llm.bounded import Worker
 from pteron.llm.chat_template import ChatTemplate, Message
 from pteron.llm.context import ContextFull, ContextPolicy, ContextWindow, TextWindow, TurnWindow, check_room
 from pteron.llm.decoder import Decoder
-from pteron.llm.generate import Generation, Prompt, Stream, collect
+from pteron.llm.generate import Generation, Piece, Prompt, Prompts, Stream, collect
 from pteron.llm.grammar import Grammars
 from pteron.llm.options import AnswerOptions, Options, split
 from pteron.llm.sampling import Sampling
@@ -180,6 +181,13 @@ class Companions:
         return {name: text for name, text in known.items() if text} | special_tokens(self._config())
 
 
+def _is_many(prompt: Prompt | Prompts) -> bool:
+    """Whether it is a list of prompts: of texts, of lists of tokens, or of lists of messages."""
+    if isinstance(prompt, str) or not len(prompt):
+        return False
+    return isinstance(prompt[0], Sequence)
+
+
 def _is_messages(prompt: Prompt) -> bool:
     return not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
@@ -260,6 +268,7 @@ class LanguageModel:
             return TextWindow(tokens, self.context_length, self.decoder.bos_id)
         return ContextWindow(tokens, self.context_length, messages)
 
+    @overload
     def generate(
         self,
         prompt: Prompt,
@@ -267,15 +276,56 @@ class LanguageModel:
         session: Session | None = None,
         allow_special: bool = False,
         **options: Unpack[Options],
-    ) -> Generation:
-        """The complete answer to a prompt, with statistics."""
-        with self.stream(prompt, session=session, allow_special=allow_special, **options) as stream:
-            return collect(stream)
+    ) -> Generation: ...
+
+    @overload
+    def generate(
+        self, prompt: Prompts, *, allow_special: bool = False, **options: Unpack[Options]
+    ) -> list[Generation]: ...
+
+    def generate(
+        self,
+        prompt: Prompt | Prompts,
+        *,
+        session: Session | None = None,
+        allow_special: bool = False,
+        **options: Unpack[Options],
+    ) -> Generation | list[Generation]:
+        """The complete answer to a prompt, with statistics. For a list of prompts, a list of answers.
+
+        The answers to several prompts are generated at the same time: see `stream_many`.
+        """
+        if not _is_many(prompt):
+            one = cast(Prompt, prompt)
+            with self.stream(one, session=session, allow_special=allow_special, **options) as stream:
+                return collect(stream)
+        if session is not None:
+            raise InputError("a session answers one prompt at a time: leave session= out for several prompts")
+        return self._collected(self._streams_of(cast(Prompts, prompt), allow_special, options))
+
+    def stream_many(
+        self, prompts: Prompts, *, allow_special: bool = False, **options: Unpack[Options]
+    ) -> Iterator[tuple[int, Piece]]:
+        """Stream the answers to several prompts: (number of the prompt, piece), as they come.
+
+        One call of the program runs up to `segments` conversations (see `load`). More prompts wait. Each
+        answer is the one that its prompt would get alone, with the same options.
+        """
+        return run_all(self, self._streams_of(prompts, allow_special, options))
+
+    def _streams_of(self, prompts: Prompts, allow_special: bool, options: Options) -> list[Stream]:
+        return [self.stream(prompt, allow_special=allow_special, **options) for prompt in prompts]
+
+    def _collected(self, streams: Sequence[Stream]) -> list[Generation]:
+        pieces: list[list[Piece]] = [[] for _ in streams]
+        for number, piece in run_all(self, streams):
+            pieces[number].append(piece)
+        return [collect(each) for each in pieces]
 
     def streams(
         self, prompt: Prompt, n: int, *, allow_special: bool = False, **options: Unpack[Options]
     ) -> list[Stream]:
-        """Several answers to one prompt, to run in any order or in turn. The prompt is read once.
+        """Several answers to one prompt, to run in any order or in one `Batch`. The prompt is read once.
 
         With a seed, the answers have the seeds `seed`, `seed + 1` and so on.
         """
@@ -287,18 +337,14 @@ class LanguageModel:
         others = []
         for number in range(1, n):
             seed = None if sampling.seed is None else sampling.seed + number
-            others.append(Stream(self, copy(window), replace(sampling, seed=seed), rest, leader=first))
+            others.append(Stream(self, copy(window), replace(sampling, seed=seed), rest))
         return [first, *others]
 
     def choices(
         self, prompt: Prompt, n: int, *, allow_special: bool = False, **options: Unpack[Options]
     ) -> list[Generation]:
-        """Several complete answers to one prompt, one after the other. See `streams`."""
-        made = []
-        for stream in self.streams(prompt, n, allow_special=allow_special, **options):
-            with stream:
-                made.append(collect(stream))
-        return made
+        """Several complete answers to one prompt. See `streams`."""
+        return self._collected(self.streams(prompt, n, allow_special=allow_special, **options))
 
     def tokens_containing(self, texts: Sequence[str]) -> frozenset[int]:
         """The tokens that contain one of these texts. The result is remembered."""

@@ -7,18 +7,20 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import numpy as np
 
 from pteron.errors import PteronError
-from pteron.llm.decoder import Decoder
+from pteron.llm.decoder import Decoder, Segment
 from pteron.llm.options import Options
 from pteron.llm.session_file import SavedSession, read_session, write_session
 
 if TYPE_CHECKING:
     from pteron.llm.generate import Generation, Prompt, Stream
     from pteron.llm.model import LanguageModel
+
+Logits: TypeAlias = np.ndarray[Any, Any]
 
 
 class Session:
@@ -111,8 +113,7 @@ class Session:
 
     def common_prefix(self, prompt: Sequence[int]) -> int:
         """How many tokens of a prompt need not be run again. The last is always run: it gives the logits."""
-        most = min(len(self.tokens), len(prompt) - 1)
-        return next((i for i in range(most) if self.tokens[i] != prompt[i]), most)
+        return min(common_length(self.tokens, prompt), len(prompt) - 1)
 
     def rewind(self, length: int) -> None:
         """Keep only the first tokens. The rest of the KV state is overwritten before it is read."""
@@ -131,17 +132,35 @@ class Session:
                 self._state.copy_from(other._state, self._decoder.positions(more))
                 self.tokens.extend(prompt[known:more])
 
-    def advance(self, tokens: Sequence[int]) -> np.ndarray[Any, Any]:
+    def advance(self, tokens: Sequence[int]) -> Logits:
         """Run more tokens. Returns the logits after them. If it fails, nothing has changed."""
         logits = self._decoder.logits(tokens, len(self.tokens), self._state)
         self.tokens.extend(tokens)
         return logits
 
+    def segment(self, tokens: Sequence[int]) -> Segment:
+        """More tokens, as a part of a call for several sessions."""
+        return Segment(tokens, len(self.tokens), self._state)
+
+
+def advance_together(decoder: Decoder, parts: Sequence[tuple[Session, Sequence[int]]]) -> list[Logits]:
+    """Run more tokens of several sessions in one call. If it fails, nothing has changed."""
+    logits = decoder.logits_many([session.segment(tokens) for session, tokens in parts])
+    for session, tokens in parts:
+        session.tokens.extend(tokens)
+    return logits
+
+
+def common_length(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many first tokens are the same."""
+    most = min(len(a), len(b))
+    if a[:most] == b[:most]:  # fast
+        return most
+    return next((place for place in range(most) if a[place] != b[place]), most)
+
 
 class SessionPool:
-    """Sessions for requests without one. What another session knows of a prompt is not computed again:
-    an idle session is reused, and the KV state of a busy one is copied.
-    """
+    """Sessions for requests without one. What another session knows of a prompt is not computed again."""
 
     def __init__(self) -> None:
         self._idle: list[Session] = []
@@ -162,18 +181,30 @@ class SessionPool:
                 self._busy.remove(session)
                 self._idle.append(session)
 
+    def known(self, prompt: Sequence[int]) -> int:
+        """How many first tokens of a prompt are in a KV state."""
+        with self._lock:
+            return max((s.common_prefix(prompt) for s in (*self._idle, *self._busy)), default=0)
+
     def _take(self, model: LanguageModel, prompt: Sequence[int]) -> Session:
+        """The idle session that knows the most, if most of what it knows is of use. Else the oldest one:
+        then the session that knows the most keeps its conversation, and the beginning is copied.
+        """
+
         def knows(session: Session) -> int:
             return session.common_prefix(prompt)
 
         with self._lock:
-            session = max(self._idle, key=knows, default=None) or Session(model)
+            best = max((*self._idle, *self._busy), key=knows, default=None)
+            if best in self._idle and 2 * knows(best) >= len(best.tokens):
+                session = best
+            else:
+                session = self._idle[0] if self._idle else Session(model)
             if session in self._idle:
                 self._idle.remove(session)
-            most = max(self._busy, key=knows, default=None)
             self._busy.append(session)
-        if most is not None and knows(most) > knows(session):
-            session.adopt(most, prompt)
+        if best is not None and best is not session:
+            session.adopt(best, prompt)
         return session
 
     def close(self) -> None:

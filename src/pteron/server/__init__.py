@@ -5,6 +5,7 @@ from __future__ import annotations
 from pteron.extras import needs
 
 with needs("server", "to serve a model"):
+    import prometheus_client  # noqa: F401
     import starlette  # noqa: F401
     import uvicorn  # noqa: F401
 

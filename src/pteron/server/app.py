@@ -40,9 +40,10 @@ from pteron.server.embeddings import (
 )
 from pteron.server.gate import LOOPBACK, Gate
 from pteron.server.limits import Limits
+from pteron.server.metrics import Metrics
 from pteron.server.requests import ApiError, Request, parse_chat, parse_completion
 from pteron.server.responses import ChatForm, CompletionForm, Form, Written, event
-from pteron.server.scheduler import Job, ModelLost, QueueFull, Scheduler, SchedulerClosed, StepwiseWork
+from pteron.server.scheduler import Job, ModelLost, QueueFull, Scheduler, SchedulerClosed, Task
 
 CLIENT_LEFT = 499  # nobody reads it
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+|null")
@@ -73,7 +74,8 @@ def create_app(
     cors: the origins of web pages that may use the server, such as https://app.example; "*": any.
     """
     origins = [_checked_origin(origin) for origin in cors]
-    scheduler = Scheduler(sessions, queue, model.reload)
+    metrics = Metrics()
+    scheduler = Scheduler.of(model, sessions, queue, metrics.of(name))
     bodies = Bodies(limits or Limits())
     fixed = {"allow_special": allow_special, "context_policy": context_policy}
     endpoints = (
@@ -82,7 +84,7 @@ def create_app(
         else TextEndpoints(model, name, scheduler, bodies, fixed)
     )
     app = Starlette(
-        routes=endpoints.routes(),
+        routes=[*endpoints.routes(), Route("/metrics", metrics.response)],
         exception_handlers={
             ApiError: _answer_error,
             HTTPException: _answer_http_error,
@@ -320,16 +322,16 @@ def _as_api_errors() -> Iterator[None]:
 
 
 class Pieces:
-    """The pieces of the streams that the scheduler runs for one request, for the event loop."""
+    """The pieces of all tasks of one request, for the event loop."""
 
-    def __init__(self, scheduler: Scheduler, streams: Sequence[StepwiseWork]) -> None:
+    def __init__(self, scheduler: Scheduler, tasks: Sequence[Task]) -> None:
         self._loop = asyncio.get_running_loop()
         self._arrived: asyncio.Queue[tuple[int, Piece | Exception]] = asyncio.Queue()
         self._scheduler = scheduler
         self._jobs: list[Job] = []
         try:
-            for index, stream in enumerate(streams):
-                self._jobs.append(scheduler.submit(stream, partial(self._deliver, index)))
+            for index, task in enumerate(tasks):
+                self._jobs.append(scheduler.submit(task, partial(self._deliver, index)))
         except BaseException:  # there is no room for all of them
             self.cancel()
             raise

@@ -103,10 +103,6 @@ class Embedding:
     def cancel(self) -> None:
         self._cancelled.set()
 
-    def close(self) -> bool:
-        self.cancel()
-        return True
-
 
 def embeddings_body(name: str, request: EmbeddingRequest, work: Embedding, normalize: bool) -> dict[str, Any]:
     """The response. `normalize`: the model's vectors have the length 1, and shortened ones have it again."""

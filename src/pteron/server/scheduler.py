@@ -1,17 +1,21 @@
-"""Many answers on one GPU: one thread takes a step of each in turn."""
+"""Many answers on one GPU: one thread runs them step by step."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
 
 from pteron.errors import DeviceLost, PteronError
-from pteron.llm import Piece
+from pteron.llm import Embedder, LanguageModel, Piece
+from pteron.llm.batch import Batch
+from pteron.llm.pace import Pace
+from pteron.server.metrics import Meter, Metrics
 
 log = logging.getLogger("uvicorn.error")
 
@@ -29,44 +33,113 @@ class ModelLost(PteronError):
 
 
 class SchedulerClosed(PteronError):
-    """The server is shutting down: it accepts no new work, and ends the running answers."""
+    """The server is shutting down: it accepts no new tasks, and ends the running answers."""
 
     def __init__(self) -> None:
         super().__init__("the server is shutting down")
 
 
-class StepwiseWork(Protocol):
-    """What can be done step by step: a `Stream`, or the vectors of many texts."""
+class Task(Hashable, Protocol):
+    """What a request wants: a `Stream`, or the vectors of many texts."""
+
+    def cancel(self) -> None: ...
+
+
+class Driver(Protocol):
+    """Runs tasks step by step. A `Batch` runs streams."""
+
+    def add(self, task: Any) -> None: ...
+
+    def remove(self, task: Any) -> None:
+        """End a task, if it is still there."""
+
+    def step(self) -> list[tuple[Any, Piece | Exception]]:
+        """The new pieces. The last piece of a task has a `finish_reason`."""
+
+
+class StepwiseTask(Task, Protocol):
+    """A task that can run alone: the vectors of many texts."""
 
     def step(self) -> Piece | None:
         """The last piece has a `finish_reason`."""
 
-    def cancel(self) -> None: ...
 
-    def close(self) -> bool: ...
+class Turns:
+    """Runs one step of each task in turn."""
+
+    def __init__(self) -> None:
+        self._tasks: list[StepwiseTask] = []
+
+    def add(self, task: StepwiseTask) -> None:
+        self._tasks.append(task)
+
+    def remove(self, task: StepwiseTask) -> None:
+        task.cancel()
+        if task in self._tasks:
+            self._tasks.remove(task)
+
+    def step(self) -> list[tuple[StepwiseTask, Piece | Exception]]:
+        steps = [(task, _step_of(task)) for task in self._tasks]
+        return [(task, item) for task, item in steps if item is not None]
+
+
+def _step_of(task: StepwiseTask) -> Piece | Exception | None:
+    try:
+        return task.step()
+    except Exception as error:
+        return error
 
 
 @dataclass(eq=False, slots=True)
 class Job:
-    stream: StepwiseWork
+    task: Task
     deliver: Deliver
+    submitted: float = field(default_factory=time.perf_counter)
+    has_begun: bool = False  # a piece was delivered
 
 
 class Scheduler:
-    """At most `sessions` answers at a time, and `queue` more that wait. No long prompt stops the rest."""
+    """At most `sessions` requests are worked on at a time, and at most `queue` more wait.
 
-    def __init__(self, sessions: int = 4, queue: int = 16, recover: Callable[[], None] | None = None) -> None:
+    A request joins or leaves between two steps of the driver.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        sessions: int = 4,
+        queue: int = 16,
+        recover: Callable[[], None] | None = None,
+        meter: Meter | None = None,
+    ) -> None:
         """`recover` brings the model back after its GPU was lost."""
         self.sessions = sessions
         self.queue = queue
+        self._driver = driver
         self._waiting: deque[Job] = deque()
-        self._active: list[Job] = []
+        self._active: dict[Task, Job] = {}
         self._recover = recover
+        self._meter = meter or Metrics().of("")
         self._lost = False  # the GPU went away, and the model is not back yet
         self._closed = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="pteron scheduler", daemon=True)
         self._thread.start()
+
+    @classmethod
+    def of(
+        cls, model: LanguageModel | Embedder, sessions: int, queue: int, meter: Meter | None = None
+    ) -> Scheduler:
+        """For a language model or an embedder."""
+        meter = meter or Metrics().of("")
+        driver: Driver
+        if isinstance(model, LanguageModel):
+            driver, kv_nbytes = Batch(model, Pace(model.max_length), meter.step), model.decoder.kv_nbytes
+        else:
+            driver, kv_nbytes = Turns(), 0
+        scheduler = cls(driver, sessions, queue, model.reload, meter)
+        meter.watch(lambda: scheduler.active, lambda: scheduler.waiting, kv_nbytes, sessions)
+        return scheduler
 
     @property
     def active(self) -> int:
@@ -79,39 +152,40 @@ class Scheduler:
     def check_room(self, more: int = 0) -> None:
         """Raise QueueFull if there is no room for a job after `more` others."""
         if self.active + self.waiting + more >= self.sessions + self.queue:
+            self._meter.refused()
             raise QueueFull(
                 f"{self.sessions} answers are being made and {self.queue} are waiting: try again later"
             )
 
-    def submit(self, stream: StepwiseWork, deliver: Deliver) -> Job:
-        """Run a stream. The scheduler's thread calls `deliver` with its pieces or its error."""
+    def submit(self, task: Task, deliver: Deliver) -> Job:
+        """Run a task. The scheduler's thread calls `deliver` with its pieces or its error."""
         with self._changed:
             if self._closed:
                 raise SchedulerClosed()
             if self._lost:
                 raise ModelLost("the GPU was lost and is being opened again: try again in a few seconds")
             self.check_room()
-            job = Job(stream, deliver)
+            job = Job(task, deliver)
             self._waiting.append(job)
             self._changed.notify()
             return job
 
     def cancel(self, job: Job) -> None:
         """Stop a job in any state. A waiting job delivers nothing more."""
-        job.stream.cancel()
+        job.task.cancel()
         with self._changed:
             if job in self._waiting:
                 self._waiting.remove(job)
 
     def stop(self) -> None:
-        """Accept no new work, and end all jobs: incomplete answers get SchedulerClosed."""
+        """Accept no new tasks, and end all jobs: incomplete answers get SchedulerClosed."""
         with self._changed:
             self._closed = True
             for job in self._waiting:
                 job.deliver(SchedulerClosed())
             self._waiting.clear()
-            for job in self._active:
-                job.stream.cancel()
+            for task in self._active:
+                task.cancel()
             self._changed.notify()
 
     def close(self) -> None:
@@ -120,25 +194,61 @@ class Scheduler:
         self._thread.join()
 
     def _run(self) -> None:
-        while jobs := self._next_jobs():
-            for job in jobs:
-                if self._is_finished(job):
-                    job.stream.close()
-                    with self._changed:
-                        self._active.remove(job)
+        while self._admit():
+            for task, item in self._step():
+                self._pass_on(self._active[task], item)
             if self._lost:
                 self._bring_back()
+
+    def _admit(self) -> bool:
+        """Begin jobs that wait, if there is room. Waits for the first one. False: the scheduler is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._active or self._waiting or self._closed)
+            while self._waiting and len(self._active) < self.sessions:
+                self._begin(self._waiting.popleft())
+            return bool(self._active or self._waiting)
+
+    def _begin(self, job: Job) -> None:
+        self._active[job.task] = job
+        try:
+            self._driver.add(job.task)
+        except PteronError as error:
+            self._pass_on(job, error)
+
+    def _step(self) -> list[tuple[Task, Piece | Exception]]:
+        """A step of the driver. A fault of the driver ends the jobs, never the thread."""
+        try:
+            return self._driver.step()
+        except Exception as error:
+            return [(task, error) for task in self._active]
+
+    def _pass_on(self, job: Job, item: Piece | Exception) -> None:
+        self._lost = self._lost or isinstance(item, DeviceLost)
+        is_first, job.has_begun = not job.has_begun, True
+        if is_first and not isinstance(item, Exception):
+            self._meter.first_piece(time.perf_counter() - job.submitted)
+        self._meter.piece(item)
+        if isinstance(item, Exception) or item.finish_reason:
+            with self._changed:
+                del self._active[job.task]
+            self._driver.remove(job.task)
+            if self._closed and not isinstance(item, Exception) and item.finish_reason == "cancelled":
+                item = SchedulerClosed()
+        try:
+            job.deliver(item)
+        except Exception:  # nobody is there to hear it
+            job.task.cancel()
 
     def _bring_back(self) -> None:
         """Open the GPU again, as often as it takes. Answers that were being made are lost."""
         with self._changed:
-            jobs = [*self._active, *self._waiting]
+            jobs = [*self._active.values(), *self._waiting]
             self._active.clear()
             self._waiting.clear()
         for job in jobs:
             with suppress(Exception):  # the client has left
                 job.deliver(ModelLost("the GPU was lost during the answer: ask again"))
-            job.stream.close()
+            self._driver.remove(job.task)
         while self._lost and not self._closed and self._recover is not None:
             try:
                 self._recover()
@@ -147,28 +257,3 @@ class Scheduler:
                 log.warning("the GPU cannot be opened again yet: %s", error)
                 with self._changed:
                     self._changed.wait(RETRY_SECONDS)
-
-    def _next_jobs(self) -> list[Job]:
-        """Those to take a step of; waits until there are some. None when the scheduler has closed."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._active or self._waiting or self._closed)
-            while self._waiting and len(self._active) < self.sessions:
-                self._active.append(self._waiting.popleft())
-            return list(self._active)
-
-    def _is_finished(self, job: Job) -> bool:
-        """Run one step of a job. An error ends the job, never the thread."""
-        try:
-            piece = job.stream.step()
-            if piece is None:
-                return False
-            was_cut = self._closed and piece.finish_reason == "cancelled"
-            job.deliver(SchedulerClosed() if was_cut else piece)
-            return piece.finish_reason is not None
-        except Exception as error:
-            self._lost = self._lost or isinstance(error, DeviceLost)
-            try:
-                job.deliver(error)
-            except Exception:  # nobody is there to hear it
-                return True
-            return True
