@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         InputError,
         OutOfMemory,
         PteronError,
+        RowError,
         UnsupportedError,
     )
     from pteron.exporting import export
@@ -43,6 +44,7 @@ __all__ = [
     "Pending",
     "Program",
     "PteronError",
+    "RowError",
     "State",
     "UnsupportedError",
     "adapters",

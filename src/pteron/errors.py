@@ -4,12 +4,15 @@
     ├── FormatError        the file is damaged, truncated, or not what it claims to be
     ├── UnsupportedError   the file is valid, but needs something that Pteron does not support
     ├── InputError         a call's arguments do not fit the method      (also a ValueError)
+    │   └── RowError       a row of `program.map` cannot be run: `row` is its number, from 0
     ├── OutOfMemory        the program does not fit the device           (also a MemoryError)
     └── DeviceError        no adapter, or the adapter failed             (also a RuntimeError)
         └── DeviceLost     the GPU was lost: program.reload() loads the program again
 
 A message names the operator or argument, what was expected, what was given, and what to do.
 """
+
+from __future__ import annotations
 
 __all__ = [
     "DeviceError",
@@ -18,6 +21,7 @@ __all__ = [
     "InputError",
     "OutOfMemory",
     "PteronError",
+    "RowError",
     "UnsupportedError",
 ]
 
@@ -36,6 +40,19 @@ class UnsupportedError(PteronError):
 
 class InputError(PteronError, ValueError):
     """A call's inputs do not fit the method. The method is unchanged: the next good call works."""
+
+
+class RowError(InputError):
+    """A row of `program.map` cannot be run. The other rows can."""
+
+    def __init__(self, row: int, error: BaseException | str) -> None:
+        is_ours = isinstance(error, (PteronError, str))
+        super().__init__(f"row {row}: {error if is_ours else f'{type(error).__name__}: {error}'}")
+        self.row = row
+        self.reason = error
+
+    def __reduce__(self) -> tuple[type[RowError], tuple[int, str]]:
+        return RowError, (self.row, str(self).partition(": ")[2])
 
 
 class OutOfMemory(PteronError, MemoryError):

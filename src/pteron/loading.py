@@ -65,7 +65,7 @@ def load(
             owns_device=opened is not None,
             choice=known,
             tuner=tuner,
-            origin=partial(_origin, source, paths, device.name, options),
+            origin=partial(_origin, source, paths, options),
         )
     except BaseException:
         if opened is not None:
@@ -75,9 +75,9 @@ def load(
 
 
 def _origin(
-    source: Any, data_paths: list[Any], device: str, options: dict[str, Any]
+    source: Any, data_paths: list[Any], options: dict[str, Any], device: Any
 ) -> tuple[Callable[..., Program], tuple[Any, ...]]:
-    """How to load the same program in another process: files by absolute path, bytes by value."""
+    """How to load the same program again, also in another process: files by absolute path, bytes by value."""
     return _load_again, (portable_source(source), [portable_source(p) for p in data_paths], device, options)
 
 
@@ -89,5 +89,5 @@ def portable_source(source: Any) -> Any:
     raise TypeError("a program that was loaded from an open file cannot be pickled: load it from a path")
 
 
-def _load_again(source: Any, data_paths: list[Any], device: str, options: dict[str, Any]) -> Program:
+def _load_again(source: Any, data_paths: list[Any], device: Any, options: dict[str, Any]) -> Program:
     return load(source, data_path=data_paths, device=device, **options)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Protocol
 
 import pteron.ops  # noqa: F401  registers the operators
 from pteron.arrays import convert_constant
-from pteron.errors import PteronError
+from pteron.errors import InputError, PteronError
 from pteron.fusion import fuse
 from pteron.gpu.device import Device
 from pteron.gpu.placement import Placement
@@ -17,6 +18,7 @@ from pteron.ir.values import Graph
 from pteron.lower.budget import MAX_NODES, Budget
 from pteron.lower.cache_dtype import with_cache_dtype
 from pteron.lower.instructions import try_lower
+from pteron.mapping import map_rows
 from pteron.method import Method
 from pteron.plan.routes import Choice
 from pteron.plan.sweep import LiveGraph, plan
@@ -45,11 +47,11 @@ class Program:
         owns_device: bool = False,
         choice: Choice | None = None,
         tuner: Tuner | None = None,
-        origin: Callable[[], tuple[Any, ...]] | None = None,
+        origin: Callable[[Any], tuple[Callable[..., Program], tuple[Any, ...]]] | None = None,
     ) -> None:
         """Call `pteron.load` instead.
 
-        graphs: the result of `lower_all`. origin: how to load the program again after pickling.
+        graphs: the result of `lower_all`. origin: how to load the program again, on a given device.
         """
         self.file = file
         self.device = device
@@ -92,6 +94,58 @@ class Program:
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Call `forward`."""
         return self.method("forward")(*inputs, **options)
+
+    def map(
+        self,
+        rows: Any,
+        columns: Mapping[str, str] | Sequence[str] | None = None,
+        *,
+        method: str = "forward",
+        devices: Sequence[Any] | None = None,
+        **options: Any,
+    ) -> Iterator[Any]:
+        """Run a method on any number of rows. Yields a result per row, in order.
+
+        rows: an iterable, an array, columns by name, or a table or dataset of Arrow. A row is a mapping from
+            column names to values, a tuple with a value per input, or one value, without the batch dimension.
+            At most one window of rows is in memory.
+        columns: the column of each input, by name or in order. Default: columns that are named like inputs.
+        devices: the adapters or open devices to use side by side. Default: the program's own.
+
+        Rows are gathered into batches of up to the largest size of the first dimension. The other options:
+
+        mask: an input [batch, length] that says which elements are real (1) and which are padding (0). With
+            it, rows of different lengths share a batch. Default: the only input without a column, if it has
+            the shape of another. Without a mask, only rows of one shape share a batch.
+        pad: the value of padding. Default: 0.
+        batch: the largest number of rows in a batch.
+        window: the number of rows among which those of similar length are found.
+        prepare: a function that is called with each row, and returns what the method takes.
+        on_error: "raise" raises the RowError of a bad row, after the results of the rows before it. "return"
+            yields the RowError in place of the result, and continues.
+        """
+        if devices is None:
+            return map_rows([self.method(method)], rows, columns, **options)
+        if not devices:
+            raise InputError("devices: expected one or more adapters, got none")
+        return self._map_on(devices, method, rows, columns, options)
+
+    def _map_on(
+        self, devices: Sequence[Any], method: str, rows: Any, columns: Any, options: dict[str, Any]
+    ) -> Iterator[Any]:
+        with ExitStack() as stack:
+            programs = [stack.enter_context(self.copy_on(device)) for device in devices]
+            yield from map_rows([p.method(method) for p in programs], rows, columns, **options)
+
+    def copy_on(self, device: Any) -> Program:
+        """The same program, loaded again on another device: an adapter's index or name, or an open device."""
+        load, arguments = self._how_to_load(device)
+        return load(*arguments)
+
+    def _how_to_load(self, device: Any) -> tuple[Callable[..., Program], tuple[Any, ...]]:
+        if self._origin is None:
+            raise TypeError("only a program from pteron.load can be loaded again or pickled")
+        return self._origin(device)
 
     def reload(self, device: Device | None = None) -> None:
         """Load the program again on a new device, after `DeviceLost`.
@@ -137,9 +191,7 @@ class Program:
 
     def __reduce__(self) -> Any:
         """A program is pickled as its file and its options. Unpickling loads it again."""
-        if self._origin is None:
-            raise TypeError("only a program from pteron.load can be pickled")
-        return self._origin()
+        return self._how_to_load(self.device.name)
 
     def __repr__(self) -> str:
         return f"<Program {', '.join(self.method_names)} on {self.device.name}>"
