@@ -18,7 +18,7 @@ Outcomes: TypeAlias = dict[int, Any]  # by the number of the row: its result, or
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RowBatch:
     """Rows to run together, and rows that already failed."""
 
     items: Sequence[Item]
@@ -30,9 +30,9 @@ class Lane:
     def __init__(self, method: Method) -> None:
         self._method = method
 
-    def run(self, batches: Iterable[Batch]) -> Iterator[Outcomes]:
+    def run(self, batches: Iterable[RowBatch]) -> Iterator[Outcomes]:
         """The outcomes of batches, in order. While the GPU runs one, the next is read and uploaded."""
-        waiting: deque[tuple[Batch, Pending[list[Any]] | Outcomes]] = deque()
+        waiting: deque[tuple[RowBatch, Pending[list[Any]] | Outcomes]] = deque()
         for batch in batches:
             if len(waiting) == IN_FLIGHT:
                 yield self._finish(*waiting.popleft())
@@ -40,7 +40,7 @@ class Lane:
         for started in waiting:
             yield self._finish(*started)
 
-    def _start(self, batch: Batch) -> Pending[list[Any]] | Outcomes:
+    def _start(self, batch: RowBatch) -> Pending[list[Any]] | Outcomes:
         if batch.inputs is None:
             return batch.failed
         try:
@@ -48,19 +48,19 @@ class Lane:
         except InputError as error:
             return self._one_by_one(batch, batch.inputs, error)
 
-    def _finish(self, batch: Batch, started: Pending[list[Any]] | Outcomes) -> Outcomes:
+    def _finish(self, batch: RowBatch, started: Pending[list[Any]] | Outcomes) -> Outcomes:
         if isinstance(started, dict) or batch.inputs is None:
             assert isinstance(started, dict)
             return started
         return _by_number(batch.items, batch.inputs.results(batch.items, started.result()))
 
-    def _one_by_one(self, batch: Batch, inputs: RowInputs, error: InputError) -> Outcomes:
+    def _one_by_one(self, batch: RowBatch, inputs: RowInputs, error: InputError) -> Outcomes:
         """After a refused call: find the rows that are to blame, and the results of the others."""
         if len(batch.items) == 1:
             return {batch.items[0].number: RowError(batch.items[0].number, error)}
         outcomes: Outcomes = {}
         for item in batch.items:
-            alone = Batch([item], inputs)
+            alone = RowBatch([item], inputs)
             outcomes |= self._finish(alone, self._start(alone))
         return outcomes
 
@@ -69,17 +69,17 @@ def _by_number(items: Sequence[Item], results: Sequence[Any]) -> Outcomes:
     return {item.number: result for item, result in zip(items, results, strict=True)}
 
 
-def run_on(lanes: Sequence[Lane], batches: Iterable[Batch]) -> Iterator[Outcomes]:
+def run_on(lanes: Sequence[Lane], batches: Iterable[RowBatch]) -> Iterator[Outcomes]:
     """The outcomes of batches. With several lanes, in any order."""
     return lanes[0].run(batches) if len(lanes) == 1 else _side_by_side(lanes, batches)
 
 
-def _side_by_side(lanes: Sequence[Lane], batches: Iterable[Batch]) -> Iterator[Outcomes]:
+def _side_by_side(lanes: Sequence[Lane], batches: Iterable[RowBatch]) -> Iterator[Outcomes]:
     """Each lane has a thread, and takes the next batch when it is ready for one.
 
     Batches are made in the caller's thread, so its rows may come from anywhere.
     """
-    to_do: SimpleQueue[Batch | None] = SimpleQueue()
+    to_do: SimpleQueue[RowBatch | None] = SimpleQueue()
     done: SimpleQueue[Outcomes | BaseException] = SimpleQueue()
 
     def work(lane: Lane) -> None:
@@ -113,7 +113,7 @@ def _side_by_side(lanes: Sequence[Lane], batches: Iterable[Batch]) -> Iterator[O
             thread.join()
 
 
-def _until_none(to_do: SimpleQueue[Batch | None]) -> Iterator[Batch]:
+def _until_none(to_do: SimpleQueue[RowBatch | None]) -> Iterator[RowBatch]:
     while (batch := to_do.get()) is not None:
         yield batch
 
@@ -125,7 +125,7 @@ def _outcomes(done: SimpleQueue[Outcomes | BaseException]) -> Outcomes:
     return outcomes
 
 
-def _empty(to_do: SimpleQueue[Batch | None]) -> None:
+def _empty(to_do: SimpleQueue[RowBatch | None]) -> None:
     try:
         while True:
             to_do.get_nowait()

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from pteron.errors import InputError, RowError
 from pteron.gpu.staging import IN_FLIGHT
 from pteron.mapping.gathering import batches, windows
-from pteron.mapping.lanes import Batch, Lane, run_on
+from pteron.mapping.lanes import RowBatch, Lane, run_on
 from pteron.mapping.row_inputs import Columns, Item, RowInputs
 from pteron.mapping.row_tables import rows_of
 from pteron.method import Method
@@ -84,17 +84,17 @@ class RowReader:
 
 def _batches(
     reader: RowReader, rows: Iterable[Any], batch: int | None, window: int | None
-) -> Iterator[Batch]:
+) -> Iterator[RowBatch]:
     items = (reader.read(number, row) for number, row in enumerate(rows))
     for group in _windows(reader, items, batch, window):
         failed = {item.error.row: item.error for item in group if isinstance(item, Failed)}
         if failed:
-            yield Batch((), failed=failed)
+            yield RowBatch((), failed=failed)
         good = [item for item in group if isinstance(item, Item)]
         if good:
             assert reader.inputs is not None
             for gathered in batches(good, _size(reader.inputs, batch)):
-                yield Batch(gathered, reader.inputs)
+                yield RowBatch(gathered, reader.inputs)
 
 
 def _size(inputs: RowInputs, batch: int | None) -> int:
