@@ -19,11 +19,13 @@ from pteron.llm.sampling import Sampler, Sampling
 from pteron.llm.session import Session
 from pteron.llm.stats import Stats
 from pteron.llm.tokenizer import Detokenizer, Tokenizer
+from pteron.llm.tools import CallDelta, ToolCall, ToolError
 
 if TYPE_CHECKING:
     from pteron.llm.gguf import convert
 
 __all__ = [
+    "CallDelta",
     "ChatTemplate",
     "Comparison",
     "ContextFull",
@@ -40,6 +42,8 @@ __all__ = [
     "Stream",
     "TokenLogprob",
     "Tokenizer",
+    "ToolCall",
+    "ToolError",
     "compare",
     "convert",
     "load",

@@ -24,6 +24,7 @@ from pteron.llm.sampling import Sampler, Sampling
 from pteron.llm.session import Session
 from pteron.llm.stats import FinishReason, Stats
 from pteron.llm.tokenizer import TextStream
+from pteron.llm.tools import CallDelta, CallReader, ToolCall, complete_calls
 
 if TYPE_CHECKING:
     from pteron.llm.model import LanguageModel
@@ -42,6 +43,7 @@ class Piece:
     finish_reason: FinishReason | None = None
     stats: Stats | None = None
     logprob: TokenLogprob | None = None  # only if asked for
+    calls: tuple[CallDelta, ...] = ()  # new parts of tool calls; they are not part of the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Generation:
     finish_reason: FinishReason
     stats: Stats
     logprobs: list[TokenLogprob] = field(default_factory=list, repr=False)  # only if asked for
+    tool_calls: list[ToolCall] = field(default_factory=list)
 
     def __str__(self) -> str:
         return self.text
@@ -185,9 +188,12 @@ class Answer:
         self._prompt_tokens = len(window.tokens)
         breakers = model.tokens_containing(sampling.dry_breakers) if sampling.dry_multiplier else ()
         self._ends = options.ends(model.eos_ids)
-        constraint = model.grammars.constraint(source, self._ends) if (source := options.source) else None
+        tools = model.tool_use(options)
+        source = tools.source if tools else options.source
+        constraint = model.grammars.constraint(source, self._ends) if source else None
         self._sampler = Sampler(sampling, window.tokens, breakers, constraint)
-        self._decoded = TextStream(model.tokenizer, options.stops)
+        self._decoded = TextStream(model.tokenizer, options.stops, tools.shown if tools else frozenset())
+        self._calls = tools.reader() if tools else CallReader(None)
         self._options = options
         self._clock = Clock()
         self._cached = 0
@@ -263,7 +269,11 @@ class Answer:
                 text += self._decoded.finish()
                 reason = "stop" if self._decoded.stopped else "length"
         self._texts.append(text)
-        return Piece(text, token, reason, self.stats if reason else None, self._logprob(logits, token))
+        text, calls = self._calls.push(text, ended=reason is not None)
+        if reason == "stop" and self._calls.count:
+            reason = "tool_calls"
+        stats = self.stats if reason else None
+        return Piece(text, token, reason, stats, self._logprob(logits, token), calls)
 
     def _shift(self) -> bool:
         """Drop the oldest part of the conversation, if the options and its length allow it."""
@@ -319,12 +329,15 @@ class Clock:
 def collect(pieces: Iterable[Piece]) -> Generation:
     """The whole answer. A stream is run to its end."""
     texts, tokens, logprobs = [], [], []
+    calls: list[CallDelta] = []
     for piece in pieces:
         texts.append(piece.text)
+        calls += piece.calls
         if piece.token is not None:
             tokens.append(piece.token)
         if piece.logprob is not None:
             logprobs.append(piece.logprob)
         if piece.finish_reason and piece.stats:
-            return Generation("".join(texts), tokens, piece.finish_reason, piece.stats, logprobs)
+            made = complete_calls(calls)
+            return Generation("".join(texts), tokens, piece.finish_reason, piece.stats, logprobs, made)
     raise PteronError("the stream was closed before its end")

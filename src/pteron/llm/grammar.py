@@ -27,7 +27,7 @@ from pteron.llm.tokenizer import Tokenizer, prompt_worker
 if TYPE_CHECKING:
     import llguidance
 
-Kind: TypeAlias = Literal["schema", "regex", "grammar"]
+Kind: TypeAlias = Literal["schema", "regex", "grammar", "tools"]
 
 MOST_CHARACTERS = 1 << 17
 REMEMBERED = 16  # compiled grammars: applications send the same schema with every request
@@ -39,7 +39,7 @@ class TooComplex(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A grammar as text. The text of a schema is JSON."""
+    """A grammar as text. The text of a schema is JSON, that of tools is Lark."""
 
     kind: Kind
     text: str

@@ -17,14 +17,15 @@ from pteron.extras import needs
 from pteron.llm.batch import run_all
 from pteron.llm.bounded import Worker
 from pteron.llm.chat_template import ChatTemplate, Message
-from pteron.llm.context import ContextFull, ContextPolicy, ContextWindow, TextWindow, TurnWindow, check_room
+from pteron.llm.context import ContextFull, ContextWindow, TextWindow, TurnWindow, check_room
 from pteron.llm.decoder import Decoder
 from pteron.llm.generate import Generation, Piece, Prompt, Prompts, Stream, collect
-from pteron.llm.grammar import Grammars
+from pteron.llm.grammar import Grammars, Source
 from pteron.llm.options import AnswerOptions, Options, split
 from pteron.llm.sampling import Sampling
 from pteron.llm.session import Session, SessionPool
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker, special_tokens
+from pteron.llm.tools import TemplateTurns, ToolError, ToolUse, family_of
 from pteron.loading import load as load_program
 from pteron.loading import portable_source
 from pteron.program import Program
@@ -221,6 +222,7 @@ class LanguageModel:
             if chat_template
             else None
         )
+        self.tool_family = family_of(chat_template)
         self.sessions = SessionPool()
         self._containing: dict[tuple[str, ...], frozenset[int]] = {}
         self.context_length = decoder.context_length
@@ -245,7 +247,7 @@ class LanguageModel:
         allow_special: see `encode`. For the other options see `Options`.
         """
         sampling, rest = self._split(options)
-        return Stream(self, self._window(prompt, rest.context_policy, allow_special), sampling, rest, session)
+        return Stream(self, self._window(prompt, rest, allow_special), sampling, rest, session)
 
     def _split(self, options: Options) -> tuple[Sampling, AnswerOptions]:
         """Check options, and divide them by what they are about."""
@@ -257,14 +259,30 @@ class LanguageModel:
                 )
         return sampling, rest
 
-    def _window(self, prompt: Prompt, policy: ContextPolicy, allow_special: bool) -> ContextWindow:
+    def tool_use(self, options: AnswerOptions) -> ToolUse | None:
+        """How an answer may use tools. None if it may not."""
+        selection = options.selected_tools
+        if selection is None:
+            return None
+        return ToolUse(selection, self.tool_family, options.schema, self.tokenizer)
+
+    def grammar_of(self, options: Options) -> Source | None:
+        """The grammar that an answer with these options follows."""
+        answer = split(options)[1]
+        use = self.tool_use(answer)
+        return use.source if use else answer.source
+
+    def _window(self, prompt: Prompt, options: AnswerOptions, allow_special: bool) -> ContextWindow:
         """A prompt as the part of it that is in the context."""
         messages = cast(Sequence[Message], prompt) if _is_messages(prompt) else None
-        if policy == "shift" and messages is not None:
-            encode = partial(self.encode, allow_special=allow_special)
+        use, can_shift = self.tool_use(options), options.context_policy == "shift"
+        if use and messages is None:
+            raise ToolError("tools need a prompt of messages")
+        encode = partial(self.encode, allow_special=allow_special, tools=use.definitions if use else ())
+        if can_shift and messages is not None:
             return TurnWindow(messages, self.context_length, encode)
-        tokens = self.encode(prompt, allow_special=allow_special)
-        if policy == "shift":
+        tokens = encode(prompt)
+        if can_shift:
             return TextWindow(tokens, self.context_length, self.decoder.bos_id)
         return ContextWindow(tokens, self.context_length, messages)
 
@@ -332,7 +350,7 @@ class LanguageModel:
         if n < 1:
             raise InputError(f"n is {n}: expected 1 or more")
         sampling, rest = self._split(options)
-        window = self._window(prompt, rest.context_policy, allow_special)
+        window = self._window(prompt, rest, allow_special)
         first = Stream(self, window, sampling, rest)
         others = []
         for number in range(1, n):
@@ -374,18 +392,20 @@ class LanguageModel:
         """The digest of the model's file and its weights."""
         return self.program.file.digest()
 
-    def encode(self, prompt: Prompt, *, allow_special: bool = False) -> list[int]:
+    def encode(
+        self, prompt: Prompt, *, allow_special: bool = False, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> list[int]:
         """A prompt as tokens. Text gets the special tokens at its start; messages use the chat template.
 
         allow_special: a control token in a message, such as <|im_end|>, becomes that token. By default it
-        becomes
-            the tokens of its text, so that no message can end its turn and begin another.
+            becomes the tokens of its text, so that no message can end its turn and begin another.
+        tools: the definitions of tools, for the chat template.
         """
         try:
             if isinstance(prompt, str):
                 return self._with_bos(self.tokenizer.encode(prompt, most=self.context_length))
             if _is_messages(prompt):
-                parts = self._chat_parts(cast(Sequence[Message], prompt), as_text=not allow_special)
+                parts = self._chat_parts(cast(Sequence[Message], prompt), tools, as_text=not allow_special)
                 return self.tokenizer.encode(parts, add_special_tokens=False, most=self.context_length)
         except TooLong:
             raise ContextFull(
@@ -393,7 +413,9 @@ class LanguageModel:
             ) from None
         return self._check_tokens(cast(Sequence[int], prompt))
 
-    def _chat_parts(self, messages: Sequence[Message], as_text: bool) -> list[str]:
+    def _chat_parts(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], as_text: bool
+    ) -> list[str]:
         """Messages as the parts of a text. Messages that are too long in any case are not rendered."""
         characters = sum(len(m["content"]) for m in messages if isinstance(m.get("content"), str))
         if (
@@ -401,7 +423,8 @@ class LanguageModel:
             or len(messages) > self.context_length
         ):
             raise TooLong("the messages alone are longer than the context")
-        return self._template().render_parts(messages, as_text=as_text)
+        turns, variables = TemplateTurns(self.tool_family).prepared(messages, tools)
+        return self._template().render_parts(turns, as_text=as_text, **variables)
 
     def chat_prompt(self, messages: Sequence[Message], **variables: Any) -> str:
         """The text that the chat template makes from messages."""

@@ -10,6 +10,7 @@ from pteron.errors import InputError
 from pteron.llm.context import POLICIES, ContextPolicy
 from pteron.llm.grammar import Source
 from pteron.llm.sampling import Sampling
+from pteron.llm.tools.definitions import ToolError, ToolSelection
 
 
 class Options(TypedDict, total=False):
@@ -39,6 +40,9 @@ class Options(TypedDict, total=False):
     schema: Mapping[str, Any] | None
     regex: str | None
     grammar: str | None
+    tools: Sequence[Mapping[str, Any]]
+    tool_choice: str | Mapping[str, Any]
+    parallel_tool_calls: bool
     context_policy: ContextPolicy
     logprobs: bool
     top_logprobs: int
@@ -56,6 +60,10 @@ class AnswerOptions:
     schema: the answer is JSON that satisfies this JSON schema.
     regex: the answer matches this regular expression, from its first character to its last.
     grammar: the answer is a text of this grammar, in the Lark format of llguidance.
+    tools: functions that the model may call, in OpenAI's format. The prompt must be messages.
+    tool_choice: "auto": the model decides. "required": the answer is a call. "none": no call.
+        {"type": "function", "function": {"name": ...}}: the answer is a call of this function.
+    parallel_tool_calls: the answer may have several calls, if the model's format allows it.
     context_policy: what to do when the context is full. "stop": the answer ends; a prompt that is too long is
         refused. "shift": the oldest turns are dropped (the system prompt stays), and the rest is read again.
         If the prompt is a text, its older half is dropped.
@@ -71,6 +79,9 @@ class AnswerOptions:
     schema: Mapping[str, Any] | None = None
     regex: str | None = None
     grammar: str | None = None
+    tools: Sequence[Mapping[str, Any]] = ()
+    tool_choice: str | Mapping[str, Any] = "auto"
+    parallel_tool_calls: bool = True
     context_policy: ContextPolicy = "stop"
     logprobs: bool = False
     top_logprobs: int = 0
@@ -94,8 +105,16 @@ class AnswerOptions:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
     @property
+    def selected_tools(self) -> ToolSelection | None:
+        """The tools that the answer may call. None if it may call none."""
+        selection = ToolSelection.read(self.tools, self.tool_choice, self.parallel_tool_calls)
+        if selection and (self.regex is not None or self.grammar is not None):
+            raise ToolError("tools cannot be used together with regex or grammar: give one of them")
+        return selection
+
+    @property
     def source(self) -> Source | None:
-        """The grammar of the answer."""
+        """The grammar of the answer, if it calls no tools."""
         return Source.of(self.schema, self.regex, self.grammar)
 
     def ends(self, models_own: frozenset[int]) -> frozenset[int]:

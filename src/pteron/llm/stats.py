@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-FinishReason: TypeAlias = Literal["stop", "length", "cancelled"]
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)

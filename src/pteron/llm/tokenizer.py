@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,24 @@ class Tokenizer:
         """It pickles as its definition, and has a process of its own where it arrives."""
         return partial(Tokenizer, name=self.name), (self.definition,)
 
-    def decode(self, tokens: Iterable[int], *, skip_special_tokens: bool = True) -> str:
+    @cached_property
+    def added_tokens(self) -> dict[int, tuple[str, bool]]:
+        """The texts of the tokens that are matched before a text is split, and whether they are special."""
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        return {int(number): (str(token.content), bool(token.special)) for number, token in added}
+
+    def decode(
+        self,
+        tokens: Iterable[int],
+        *,
+        skip_special_tokens: bool = True,
+        shown: frozenset[int] = frozenset(),
+    ) -> str:
+        """The text of tokens. `shown` are special tokens that are not skipped."""
+        if shown and skip_special_tokens:
+            added = self.added_tokens
+            tokens = [t for t in tokens if t in shown or not (t in added and added[t][1])]
+            skip_special_tokens = False
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=skip_special_tokens))
 
     def id_of(self, token: str) -> int | None:
@@ -111,8 +128,9 @@ class Detokenizer:
     short window of tokens is decoded again with every token, and text that was already returned is cut off.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer, shown: frozenset[int] = frozenset()) -> None:
+        """`shown` are the special tokens that are part of the text."""
+        self._decode = partial(tokenizer.decode, shown=shown)
         self._window: list[int] = []
         self._given = 0  # characters of the window's text that were returned
         self._settled = 0  # tokens of the window whose whole text was returned
@@ -120,7 +138,7 @@ class Detokenizer:
     def push(self, token: int) -> str:
         """The text that is complete now; often empty."""
         self._window.append(token)
-        text = self._tokenizer.decode(self._window)
+        text = self._decode(self._window)
         piece = self._give(text, _certain(text))
         if _certain(text) == len(text) and piece:
             self._restart(self._settled)
@@ -132,7 +150,7 @@ class Detokenizer:
 
     def finish(self) -> str:
         """The text that was held back for tokens that did not come."""
-        text = self._tokenizer.decode(self._window)
+        text = self._decode(self._window)
         return self._give(text, len(text))
 
     def _give(self, text: str, end: int) -> str:
@@ -143,7 +161,7 @@ class Detokenizer:
     def _restart(self, first: int) -> None:
         """Continue with fewer tokens: the newest are enough context for the next ones."""
         self._window = self._window[first:]
-        self._given = _certain(self._tokenizer.decode(self._window))
+        self._given = _certain(self._decode(self._window))
 
 
 def _certain(text: str) -> int:
@@ -181,8 +199,10 @@ class StopStrings:
 class TextStream:
     """The text of tokens, up to a stop string."""
 
-    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str] = ()) -> None:
-        self._detokenizer = Detokenizer(tokenizer)
+    def __init__(
+        self, tokenizer: Tokenizer, stops: Sequence[str] = (), shown: frozenset[int] = frozenset()
+    ) -> None:
+        self._detokenizer = Detokenizer(tokenizer, shown)
         self._stops = StopStrings(stops)
 
     @property

@@ -27,8 +27,8 @@ from pteron.errors import DeviceLost, InputError, PteronError
 from pteron.llm import ContextFull, Embedder, LanguageModel, Piece, Stream
 from pteron.llm.bounded import OutOfBounds
 from pteron.llm.context import ContextPolicy
-from pteron.llm.grammar import Source, TooComplex
-from pteron.llm.options import split
+from pteron.llm.grammar import TooComplex
+from pteron.llm.tools import ToolError
 from pteron.server.bodies import Bodies, ClientLeft
 from pteron.server.connections import Server
 from pteron.server.embeddings import (
@@ -246,8 +246,9 @@ class TextEndpoints(Endpoints):
         body = await self._body(http)
         with self._place():
             loop = asyncio.get_running_loop()
-            request, source = await loop.run_in_executor(self._reader, _read, parse, body)
+            request = await loop.run_in_executor(self._reader, parse, body)
             self._check_name(request.model)
+            source = await loop.run_in_executor(self._reader, self.llm.grammar_of, request.options)
             if source:
                 await loop.run_in_executor(self._compiler, self.llm.grammars.compiled, source)
             streams = await loop.run_in_executor(self._reader, self._streams, request)
@@ -259,7 +260,9 @@ class TextEndpoints(Endpoints):
     def _streams(self, request: Request) -> list[Stream]:
         """Runs outside the event loop: to tokenize a long prompt takes time."""
         options: Any = {**request.options, **self._fixed}
-        return self.llm.streams(request.prompt, request.n, **options)
+        if request.best_of > request.n:
+            options["logprobs"] = True  # they say which answers are the best
+        return self.llm.streams(request.prompt, request.best_of, **options)
 
 
 class EmbeddingEndpoints(Endpoints):
@@ -291,12 +294,6 @@ class EmbeddingEndpoints(Endpoints):
         return JSONResponse(embeddings_body(self.name, request, work, normalize))
 
 
-def _read(parse: Callable[[bytes], Request], body: bytes) -> tuple[Request, Source | None]:
-    """A request and its grammar. Runs outside the event loop: to parse a large body takes time."""
-    request = parse(body)
-    return request, split(request.options)[1].source
-
-
 def _check_content_type(http: HttpRequest) -> None:
     """A web page may send any server a form or plain text. For JSON, browsers ask the server first."""
     kind = http.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -317,6 +314,8 @@ def _as_api_errors() -> Iterator[None]:
         raise ApiError(503, str(error)) from error
     except OutOfBounds as error:
         raise ApiError(500, str(error)) from error
+    except ToolError as error:
+        raise ApiError(400, str(error), param=error.param) from error
     except PteronError as error:
         raise ApiError(400, str(error)) from error
 
@@ -384,6 +383,8 @@ async def _events(pieces: Pieces, form: Form, request: Request) -> AsyncIterator
             logprobs = answers[index].add(piece)
             if piece.text or logprobs:
                 yield form.chunk(index, piece.text, logprobs)
+            for delta in piece.calls:
+                yield form.call(index, delta)
             if piece.finish_reason:
                 yield form.ending(index, answers[index])
         yield form.closing(answers, request.include_usage)
@@ -411,7 +412,7 @@ async def _collect(pieces: Pieces, form: Form, request: Request) -> Response:
             answers[index].add(piece)
     except Exception as error:
         raise _as_api_error(error) from error
-    return JSONResponse(form.whole(answers))
+    return JSONResponse(form.whole(answers, request.n, bool(request.options.get("logprobs"))))
 
 
 async def _client_leaves(http: HttpRequest) -> None:

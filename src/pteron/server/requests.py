@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pteron.llm import Options
 from pteron.llm.generate import Prompt
@@ -38,6 +38,7 @@ class Request:
     model: str | None  # None: the one that is served
     prompt: Prompt
     n: int  # the number of answers
+    best_of: int  # the number of answers that are made; the best `n` of them are returned
     options: Options
     stream: bool
     include_usage: bool
@@ -46,11 +47,9 @@ class Request:
 
 # Unsupported fields, and the values without an effect. Other values would change the answer: refuse them.
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
-    "best_of": (None, 1),
     "suffix": (None, ""),
-    "tools": (None, []),
     "functions": (None, []),
-    "tool_choice": (None, "none", "auto"),
+    "function_call": (None, "none", "auto"),
     "modalities": (None, ["text"]),
     "audio": (None,),
 }
@@ -76,7 +75,8 @@ def parse_chat(body: bytes) -> Request:
     top = integer(fields, "top_logprobs", 0, MOST_TOP_LOGPROBS) or 0
     if top and not logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
-    return _request(fields, prompt, {"max_new_tokens": most, "logprobs": logprobs, "top_logprobs": top}, "")
+    own: Options = {"max_new_tokens": most, "logprobs": logprobs, "top_logprobs": top, **_tools(fields)}
+    return _request(fields, prompt, own, "")
 
 
 def parse_completion(body: bytes) -> Request:
@@ -100,6 +100,14 @@ def parse_completion(body: bytes) -> Request:
         "top_logprobs": top or 0,
     }
     return _request(fields, prompt, own, prompt if echo else "")
+
+
+def _tools(fields: Mapping[str, Any]) -> Options:
+    """`LanguageModel` checks the tools themselves."""
+    given = {name: fields[name] for name in ("tools", "tool_choice") if fields.get(name) is not None}
+    parallel = fields.get("parallel_tool_calls") is None or boolean(fields, "parallel_tool_calls")
+    tools: Any = {**given, "parallel_tool_calls": parallel}
+    return cast(Options, tools)
 
 
 def _fields(body: bytes) -> Mapping[str, Any]:
@@ -186,6 +194,12 @@ def _request(fields: Mapping[str, Any], prompt: Prompt, own: Options, echo: str)
         "schema": _schema(fields.get("response_format")),
     }
     n = _or(integer(fields, "n", 1, MOST_ANSWERS), 1)
+    best_of = _or(integer(fields, "best_of", n, MOST_ANSWERS), n)
+    stream = boolean(fields, "stream")
+    if stream and best_of > n:
+        raise ApiError(
+            400, "best_of cannot be used in a stream: the best answer is known last", param="best_of"
+        )
     stream_options = fields.get("stream_options") or {}
     if not isinstance(stream_options, dict):
         raise ApiError(400, "stream_options must be an object", param="stream_options")
@@ -193,8 +207,9 @@ def _request(fields: Mapping[str, Any], prompt: Prompt, own: Options, echo: str)
         model_name(fields),
         prompt,
         n,
+        best_of,
         options,
-        boolean(fields, "stream"),
+        stream,
         boolean(stream_options, "include_usage"),
         echo,
     )

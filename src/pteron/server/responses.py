@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pteron.llm import Piece, Stats, TokenLogprob
+from pteron.llm import CallDelta, Piece, Stats, TokenLogprob
 
 LEAST_LOGPROB = -9999.0  # stands for minus infinity, which JSON does not have
 
@@ -45,6 +45,7 @@ class Written:
 
     text: str = ""  # what was there before, and the text so far
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
     last: Piece | None = None
 
     def add(self, piece: Piece) -> list[TokenLogprob]:
@@ -53,13 +54,34 @@ class Written:
         ends_text = piece.finish_reason == "stop" and not piece.text  # its token is not part of the text
         new = [] if piece.logprob is None or ends_text else [piece.logprob]
         self.logprobs += new
+        for delta in piece.calls:
+            self._add_call(delta)
         if piece.finish_reason:
             self.last = piece
         return new
 
+    def _add_call(self, delta: CallDelta) -> None:
+        if delta.name is not None:
+            self.calls.append(call_body(delta))
+        else:
+            self.calls[-1]["function"]["arguments"] += delta.arguments
+
+    @property
+    def mean_logprob(self) -> float:
+        """Per token. It says how probable the model finds the answer."""
+        return sum(item.logprob for item in self.logprobs) / max(1, len(self.logprobs))
+
     @property
     def reason(self) -> str | None:
         return self.last.finish_reason if self.last else None
+
+
+def call_body(delta: CallDelta) -> dict[str, Any]:
+    """A call, or a part of one in a stream."""
+    if delta.name is None:
+        return {"function": {"arguments": delta.arguments}}
+    function = {"name": delta.name, "arguments": delta.arguments}
+    return {"id": delta.id, "type": "function", "function": function}
 
 
 class Form(ABC):
@@ -74,10 +96,17 @@ class Form(ABC):
         self._created = int(time.time())
         self._model = model
 
-    def whole(self, answers: Sequence[Written]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[Written], n: int, with_logprobs: bool) -> dict[str, Any]:
+        """The best `n` answers, best first. If all are wanted, they stay in their order."""
+        best = sorted(answers, key=lambda answer: answer.mean_logprob, reverse=True)[:n]
         choices = [
-            self._choice(index, self._content(answer.text), self._logprobs(answer.logprobs), answer.reason)
-            for index, answer in enumerate(answers)
+            self._choice(
+                index,
+                self._content(answer),
+                self._logprobs(answer.logprobs if with_logprobs else ()),
+                answer.reason,
+            )
+            for index, answer in enumerate(best if n < len(answers) else answers)
         ]
         return {**self._head(self.whole_object), "choices": choices, "usage": _usage_of(answers)}
 
@@ -87,6 +116,11 @@ class Form(ABC):
 
     def chunk(self, index: int, text: str, logprobs: Sequence[TokenLogprob] = ()) -> bytes:
         return self._chunk([self._choice(index, self._delta(text), self._logprobs(logprobs), None)])
+
+    def call(self, index: int, delta: CallDelta) -> bytes:
+        """A part of a tool call."""
+        content = {"delta": {"tool_calls": [{"index": delta.index, **call_body(delta)}]}}
+        return self._chunk([self._choice(index, content, None, None)])
 
     def ending(self, index: int, answer: Written) -> bytes:
         """The end of one answer."""
@@ -109,7 +143,7 @@ class Form(ABC):
         return {"index": index, **content, "logprobs": logprobs, "finish_reason": reason}
 
     @abstractmethod
-    def _content(self, text: str) -> dict[str, Any]: ...
+    def _content(self, answer: Written) -> dict[str, Any]: ...
 
     @abstractmethod
     def _delta(self, text: str) -> dict[str, Any]: ...
@@ -124,8 +158,10 @@ class ChatForm(Form):
     def opening(self, index: int) -> bytes:
         return self._chunk([self._choice(index, {"delta": {"role": "assistant", "content": ""}}, None, None)])
 
-    def _content(self, text: str) -> dict[str, Any]:
-        return {"message": {"role": "assistant", "content": text, "refusal": None}}
+    def _content(self, answer: Written) -> dict[str, Any]:
+        text = None if answer.calls and not answer.text else answer.text
+        message = {"role": "assistant", "content": text, "refusal": None}
+        return {"message": {**message, "tool_calls": answer.calls} if answer.calls else message}
 
     def _delta(self, text: str) -> dict[str, Any]:
         return {"delta": {"content": text} if text else {}}
@@ -140,8 +176,8 @@ class ChatForm(Form):
 class CompletionForm(Form):
     prefix, whole_object, chunk_object = "cmpl", "text_completion", "text_completion"
 
-    def _content(self, text: str) -> dict[str, Any]:
-        return {"text": text}
+    def _content(self, answer: Written) -> dict[str, Any]:
+        return {"text": answer.text}
 
     def _delta(self, text: str) -> dict[str, Any]:
         return {"text": text}
