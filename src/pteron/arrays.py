@@ -5,11 +5,16 @@ No copy is made if the caller's memory already has the right format.
 numpy has no bfloat16. Outputs of this type are float32 arrays, which represent the values exactly. Inputs may
 be bfloat16 tensors of torch, bfloat16 arrays of ml_dtypes, or float32 arrays, which are rounded to nearest
 even.
+
+A caller who passes torch tensors gets torch tensors. Torch is never imported for this: a caller who has a
+tensor has imported it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -68,6 +73,29 @@ class GpuArray:
         return f"GpuArray(shape={self.shape}, dtype={self.dtype})"
 
 
+# Turns an output array of a program's dtype into the caller's kind of array.
+AsGiven: TypeAlias = Callable[[np.ndarray[Any, Any], str], Any]
+
+
+def kind_of(inputs: Iterable[Any]) -> AsGiven:
+    """The conversion of outputs to the kind of the inputs: torch tensors if one is given, else numpy."""
+    return _as_torch if any(map(is_torch, inputs)) else as_it_is
+
+
+def is_torch(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def as_it_is(array: np.ndarray[Any, Any], host_type: str) -> np.ndarray[Any, Any]:
+    return array
+
+
+def _as_torch(array: np.ndarray[Any, Any], host_type: str) -> Any:
+    torch = sys.modules["torch"]
+    return torch.from_numpy(array).to(getattr(torch, host_type))
+
+
 def as_numpy(value: Any, name: str) -> np.ndarray[Any, Any]:
     """A numpy view of anything with DLPack, the array interface or the buffer protocol."""
     if isinstance(value, np.ndarray):
@@ -102,12 +130,18 @@ def _settled(value: Any) -> Any:
     return value
 
 
-def to_gpu(array: np.ndarray[Any, Any], host_type: str, dtype: DType, name: str) -> np.ndarray[Any, Any]:
-    """The array in the GPU's format. A dtype whose conversion would lose information is refused."""
+def to_gpu(
+    array: np.ndarray[Any, Any], host_type: str, dtype: DType, name: str, given: Any = None
+) -> np.ndarray[Any, Any]:
+    """The array in the GPU's format. A dtype whose conversion would lose information is refused.
+
+    `given` is the caller's value, for the error.
+    """
+    given = array if given is None else given
     if dtype is DType.bfloat16:
-        return _to_bfloat16(array, name)
+        return _to_bfloat16(array, name, given)
     if array.dtype != host_type and not _is_harmless(array, host_type):
-        raise InputError(f"{name}: expected dtype {host_type}, got {array.dtype}: convert it with .astype")
+        raise InputError(f"{name}: expected dtype {host_type}, got {array.dtype}: {_hint(given, host_type)}")
     if array.dtype == dtype.label:
         return np.asarray(array, order="C")
     with np.errstate(over="ignore"):  # values that do not fit are reported below
@@ -116,13 +150,22 @@ def to_gpu(array: np.ndarray[Any, Any], host_type: str, dtype: DType, name: str)
     return narrow
 
 
-def _to_bfloat16(array: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+def _hint(value: Any, host_type: str) -> str:
+    """How the caller converts a value."""
+    if is_torch(value):
+        return f"convert it with .to(torch.{host_type})"
+    if isinstance(value, np.ndarray):
+        return f'convert it with .astype("{host_type}")'
+    return f'pass numpy.asarray(value, "{host_type}")'
+
+
+def _to_bfloat16(array: np.ndarray[Any, Any], name: str, given: Any) -> np.ndarray[Any, Any]:
     """The bits of bfloat16: the upper half of a float32, rounded to nearest even."""
     if array.dtype.name == "bfloat16":  # from ml_dtypes
         return np.ascontiguousarray(array).view(np.uint16)
     if array.dtype != np.float32 and array.ndim:
         raise InputError(
-            f"{name}: expected dtype bfloat16 or float32, got {array.dtype}: convert it with .astype"
+            f"{name}: expected dtype bfloat16 or float32, got {array.dtype}: {_hint(given, 'float32')}"
         )
     bits = np.asarray(array, np.float32, order="C").view(np.uint32)
     rounded = (bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16

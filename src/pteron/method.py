@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pteron.arrays import GpuArray, as_numpy, from_gpu, to_gpu
+from pteron import html
+from pteron.arrays import AsGiven, GpuArray, as_it_is, as_numpy, from_gpu, kind_of, to_gpu
 from pteron.errors import InputError, PteronError
 from pteron.gpu import call
 from pteron.gpu.call import Feed, Read
@@ -111,9 +112,14 @@ class Method:
         state: State | None = None,
         keep_on_gpu: bool = False,
         timeout: float | None = None,
+        **named: Any,
     ) -> Any:
-        """Run at the inputs' shapes. Returns the output, or a tuple of several outputs."""
-        outputs = self.execute(inputs, state=state, keep_on_gpu=keep_on_gpu, timeout=timeout)
+        """Run at the inputs' shapes. Returns the output, or a tuple of several outputs.
+
+        Inputs may be passed by their names in `inputs`. Outputs are torch tensors if an input is one.
+        """
+        pending = self.submit(*inputs, state=state, keep_on_gpu=keep_on_gpu, **named)
+        outputs = pending.result(timeout)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def execute(
@@ -125,7 +131,7 @@ class Method:
         last_row: bool = False,
         timeout: float | None = None,
     ) -> list[Any]:
-        """Run at the inputs' shapes. Returns a list of numpy arrays, or of `GpuArray`s with `keep_on_gpu`.
+        """Run at the inputs' shapes. Returns a list of arrays, or of `GpuArray`s with `keep_on_gpu`.
 
         last_row: read back only the last row of each output (the logits of the last token).
         timeout: the maximum seconds to wait for the GPU.
@@ -134,7 +140,12 @@ class Method:
         return pending.result(timeout)
 
     def submit(
-        self, *inputs: Any, state: State | None = None, keep_on_gpu: bool = False, last_row: bool = False
+        self,
+        *inputs: Any,
+        state: State | None = None,
+        keep_on_gpu: bool = False,
+        last_row: bool = False,
+        **named: Any,
     ) -> Pending[list[Any]]:
         """Start a call, and return before the GPU has finished it.
 
@@ -142,15 +153,16 @@ class Method:
         calls may be in flight; a third first waits for the oldest.
         """
         self.device.check_usable()
-        arrays = self._read_inputs(inputs)
+        given = self._in_order(inputs, named)
+        arrays = self._read_inputs(given)
         with self.device.lock:
             copies, state = self._prepare(arrays, state)
-            return self._launch(copies, state, keep_on_gpu, last_row)
+            return self._launch(copies, state, keep_on_gpu, last_row, kind_of(given))
 
     def _prepare(self, arrays: list[Any], state: State | None) -> tuple[list[Copy], State]:
         """Do everything for a call except running it."""
         self._check_open()
-        state = state or self._state()
+        state = self._state() if state is None else state
         self._check_mine(state)
         changes = self._changes(arrays)
         feeds = self._feeds(arrays)
@@ -161,7 +173,12 @@ class Method:
         return copies, state
 
     def _launch(
-        self, copies: list[Copy], state: State, keep_on_gpu: bool, last_row: bool
+        self,
+        copies: list[Copy],
+        state: State,
+        keep_on_gpu: bool = False,
+        last_row: bool = False,
+        as_given: AsGiven = as_it_is,
     ) -> Pending[list[Any]]:
         if keep_on_gpu:
             return Pending.ready(self._run_and_keep(state, copies))
@@ -169,17 +186,29 @@ class Method:
         integers = {name: self._integer(value) for name, value in self._integer_outputs}
 
         def finish(data: memoryview) -> list[Any]:
-            return [_output(port, data, reads, integers, self.graph.counts) for port in self.graph.outputs]
+            made = [_output(port, data, reads, integers, self.graph.counts) for port in self.graph.outputs]
+            return [
+                as_given(value, port.host_type) if isinstance(value, np.ndarray) else value
+                for port, value in zip(self.graph.outputs, made, strict=True)
+            ]
 
         return call.launch(self._executor, state, copies, reads.values(), finish)
 
+    def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
+        """The inputs in the order of the program. Some may be given by name."""
+        ports = self.graph.inputs
+        names = [port.name for port in ports[len(inputs) :]]
+        if len(inputs) + len(named) == len(ports) and named.keys() == set(names):
+            return (*inputs, *(named[name] for name in names))
+        wanted = ", ".join(f"{p.name}: {p.host_type}{list(p.max_shape)}" for p in ports)
+        by_name = f" and {', '.join(named)} by name" if named else ""
+        raise InputError(
+            f"method '{self.name}' takes {len(ports)} inputs ({wanted}), got {len(inputs)}{by_name}"
+        )
+
     def _read_inputs(self, inputs: Sequence[Any]) -> list[Any]:
         """Convert each input to the GPU's format and check it. Nothing changes yet."""
-        ports = self.graph.inputs
-        if len(inputs) != len(ports):
-            wanted = ", ".join(f"{p.name}: {p.host_type}{list(p.max_shape)}" for p in ports)
-            raise InputError(f"method '{self.name}' takes {len(ports)} inputs ({wanted}), got {len(inputs)}")
-        return [self._read_input(port, value) for port, value in zip(ports, inputs, strict=True)]
+        return [self._read_input(port, value) for port, value in zip(self.graph.inputs, inputs, strict=True)]
 
     def _read_input(self, port: Port, value: Any) -> Any:
         if isinstance(port.value, SymInt):
@@ -196,7 +225,7 @@ class Method:
         check_shape(port, tuple(array.shape))
         if isinstance(array, GpuArray):
             return array
-        return to_gpu(array, port.host_type, port.value.dtype, port.name)
+        return to_gpu(array, port.host_type, port.value.dtype, port.name, value)
 
     def _check_gpu_array(self, port: Port, value: GpuArray) -> None:
         assert isinstance(port.value, Tensor)
@@ -289,6 +318,11 @@ class Method:
             raise PteronError(f"method '{self.name}' is closed")
 
     def _check_mine(self, state: State) -> None:
+        if not isinstance(state, State):
+            raise InputError(
+                f"state must be made by method.new_state(), not a {type(state).__name__}: pass an input that "
+                "is named state by position"
+            )
         if not self.owns(state) and state.executor.graph is self.graph:
             raise InputError("the state was lost with its device: make another with method.new_state()")
         if not self.owns(state):
@@ -301,7 +335,8 @@ class Method:
     def live_shapes(self) -> dict[str, Live]:
         """The live shape of every input and output of the last call (SymInts: their value)."""
         ports = (*self.graph.inputs, *self.graph.outputs)
-        return {p.name: self._live.live[p.value.id] for p in ports if isinstance(p.value, (Tensor, SymInt))}
+        live = self._live.live
+        return html.Shapes({p.name: live[p.value.id] for p in ports if isinstance(p.value, (Tensor, SymInt))})
 
     def why_static(self, name: str, dim: int) -> str | None:
         """Why a dimension of an input is not dynamic: the error of the node that refuses other sizes.
@@ -356,6 +391,15 @@ class Method:
     def __repr__(self) -> str:
         takes, gives = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
         return f"<Method {self.name}({takes}) -> {gives}>"
+
+    def _repr_html_(self) -> str:
+        ports = [("input", port) for port in self.inputs] + [("output", port) for port in self.outputs]
+        memory = {name: html.size(getattr(self.memory, name)) for name in ("weights", "activations", "state")}
+        return html.section(
+            f"Method {self.name}",
+            html.table(("", "largest shape"), ((kind, port) for kind, port in ports)),
+            html.facts(memory),
+        )
 
     # -- load -----------------------------------------------------------------------------------
 

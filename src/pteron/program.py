@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any, Protocol
 
 import pteron.ops  # noqa: F401  registers the operators
+from pteron import html
 from pteron.arrays import convert_constant
 from pteron.errors import InputError, PteronError
 from pteron.fusion import fuse
@@ -195,6 +196,15 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<Program {', '.join(self.method_names)} on {self.device.name}>"
+
+    def _repr_html_(self) -> str:
+        loaded = (self._methods[name]._repr_html_() for name in self.method_names if name in self._methods)
+        rest = [name for name in self.method_names if name not in self._methods]
+        return html.section(
+            f"Program on {self.device.name}",
+            *loaded,
+            *([html.facts({"methods that are loaded at first use": ", ".join(rest)})] if rest else ()),
+        )
 
 
 def lower_all(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ def make_inputs(
 ) -> dict[str, Given]:
     """Every input by name: the user's value, or else `fill` at the given or largest shape."""
     infos = {info.name: info for info in method.inputs}
-    values = in_order(_open_archives(inputs), infos, "--input")
+    values = in_order(_open_archives(inputs, infos), infos, "--input")
     given: dict[str, Given] = {name: _read(text) for name, text in values.items()}
     shapeless = [name for name, info in infos.items() if info.is_tensor and not _is_array(given, name)]
     sizes = {name: parse_shape(text) for name, text in in_order(shapes, shapeless, "--shape").items()}
@@ -58,7 +58,7 @@ def live_shapes(method: Method, live: int | None, shapes: Sequence[str]) -> list
     return [f"{name}={text}" for name, text in given.items()]
 
 
-def _open_archives(inputs: Sequence[str]) -> list[str]:
+def _open_archives(inputs: Sequence[str], names: Collection[str]) -> list[str]:
     """Replace each `.npz` by one argument per array. Arrays named like an input go there, others in order."""
     opened: list[str] = []
     for text in inputs:
@@ -68,7 +68,7 @@ def _open_archives(inputs: Sequence[str]) -> list[str]:
             continue
         with _opened(path) as arrays:
             keys = list(arrays)
-        opened += [f"{key}={path}#{key}" if key.startswith("input") else f"{path}#{key}" for key in keys]
+        opened += [f"{key}={path}#{key}" if key in names else f"{path}#{key}" for key in keys]
     return opened
 
 

@@ -11,7 +11,6 @@ Failures are RuntimeErrors, as in ExecuTorch, with the reason in the message.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,8 +18,6 @@ from enum import IntEnum
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import numpy as np
 
 import pteron.method
 import pteron.program
@@ -163,11 +160,7 @@ class Method:
     def execute(self, inputs: Sequence[Any]) -> list[Any]:
         """Run at the inputs' shapes. Returns the outputs as a list."""
         with _as_runtime_errors():
-            outputs = self._method.execute(tuple(inputs))
-        torch = sys.modules.get("torch")
-        if torch is None or not any(isinstance(value, torch.Tensor) for value in inputs):
-            return outputs
-        return [torch.from_numpy(out) if isinstance(out, np.ndarray) else out for out in outputs]
+            return self._method.execute(tuple(inputs))
 
     @property
     def metadata(self) -> MethodMeta:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,8 +19,10 @@ from executorch.backends.vulkan.partitioner.vulkan_partitioner import (
 from executorch.backends.vulkan.patterns.pattern_registry import fusable_patterns
 from executorch.exir import to_edge_transform_and_lower
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from pteron.exporting.fusible import fusible
+from pteron.lower.port_names import ENTRY, is_name
 
 Reasons = dict[str, set[str]]  # why an operator was not delegated, by its name without overload
 
@@ -65,6 +69,7 @@ def lower(
 
 
 def _lower_program(program: Any, options: dict[str, Any] | None, constant_methods: dict[str, Any]) -> Lowered:
+    names = {"forward": port_names(program)}
     partitioner = None
     if options is not None:
         remember_patterns()
@@ -74,7 +79,24 @@ def _lower_program(program: Any, options: dict[str, Any] | None, constant_method
         edge = to_edge_transform_and_lower(
             program, partitioner=partitioner, constant_methods=constant_methods
         )
+    edge._named_data_store.add_named_data(ENTRY, json.dumps(names).encode())
     return Lowered(bytes(edge.to_executorch().buffer), reasons)
+
+
+def port_names(program: Any) -> dict[str, list[str]]:
+    """The names of the arguments, and of the outputs if the module returns a dictionary or a dataclass."""
+    signature = program.graph_signature
+    outputs = pytree.tree_unflatten(range(len(signature.user_outputs)), program.call_spec.out_spec)
+    if dataclasses.is_dataclass(outputs):
+        outputs = {f.name: getattr(outputs, f.name) for f in dataclasses.fields(outputs)}
+    names = {"inputs": [str(name) for name in signature.user_inputs]}
+    if isinstance(outputs, Mapping) and all(isinstance(number, int) for number in outputs.values()):
+        names["outputs"] = sorted(outputs, key=lambda name: outputs[name])
+    return {
+        kind: found
+        for kind, found in names.items()
+        if all(map(is_name, found)) and len(set(found)) == len(found)
+    }
 
 
 @functools.cache

@@ -103,7 +103,7 @@ class Lowering(PlanValues):
 
     def _input(self, number: int, index: int) -> Port:
         value = self.plan.values[index].val
-        name = f"input{number}"
+        name = self.names.input(number)
         if isinstance(value, schema.Tensor):
             host, _ = host_type(value.scalar_type, name)
             resizable = value.shape_dynamism != schema.TensorShapeDynamism.STATIC
@@ -115,7 +115,7 @@ class Lowering(PlanValues):
         return self._fixed_port(name, index)
 
     def _output(self, number: int, index: int) -> Port:
-        name = f"output{number}"
+        name = self.names.output(number)
         value = self.read(index)
         if isinstance(value, Tensor):
             host, _ = host_type(self._plan_tensor(index).scalar_type, name)

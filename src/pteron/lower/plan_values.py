@@ -14,6 +14,7 @@ from pteron.ir.dtypes import HOST_TYPES, DType
 from pteron.ir.values import Arg, Constant, Port, SymInt, Tensor, ValueId
 from pteron.lower.budget import Budget
 from pteron.lower.builder import VIEW, Builder
+from pteron.lower.port_names import PortNames
 from pteron.pte import schema
 from pteron.pte.file import ProgramFile
 from pteron.pte.schema import ScalarType
@@ -42,6 +43,7 @@ class PlanValues(Builder):
         super().__init__(plan.name or "", budget)
         self.file = file
         self.plan = plan
+        self.names = PortNames(file, plan)
         self.bindings = Bindings()
         self._input_numbers: dict[int, int] = {}
         for number, index in enumerate(plan.inputs):
@@ -78,7 +80,7 @@ class PlanValues(Builder):
         """The exporter writes an integer input as Null. It is an integer because an instruction reads it."""
         number = self._input_numbers[index]
         symint = self.write_symint(index)
-        self.graph.inputs[number] = Port(f"input{number}", symint, "int", True)
+        self.graph.inputs[number] = Port(self.names.input(number), symint, "int", True)
         return symint
 
     def read_tensor(self, index: int) -> Tensor:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, cast
 
+from pteron import html
 from pteron.gpu.executor import Launch
 from pteron.gpu.wgpu.timing import Span, has_timestamps, stopwatch
 from pteron.gpu.wgpu.wgpu_device import WgpuDevice
@@ -91,6 +92,19 @@ class Profile:
             groups[node.op].append(node)
         return by_cost(_summary(op, nodes) for op, nodes in groups.items())
 
+    def _repr_html_(self) -> str:
+        times = {
+            "a call": html.milliseconds(self.host.wall),
+            "of this on the host": html.milliseconds(self.host.prepare + self.host.encode),
+            "all kernels": html.milliseconds(self.gpu_seconds) or "not measured: the GPU has no timestamps",
+        }
+        rows = ((o.op, o.nodes, o.dispatches, html.milliseconds(o.seconds)) for o in self.by_op())
+        return html.section(
+            f"Profile of {self.method} on {self.adapter}",
+            html.facts(times),
+            html.table(("operator", "nodes", "dispatches", "time"), rows),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
@@ -160,9 +174,9 @@ def _ordinary(method: Method, inputs: Sequence[Any]) -> tuple[Host, float]:
 def _time(method: Method, inputs: Sequence[Any]) -> Timeline:
     """The steps of `Method.execute`, one by one."""
     begin = time.perf_counter()
-    copies, state = method._prepare(method._read_inputs(inputs), None)
+    copies, state = method._prepare(method._read_inputs(method._in_order(inputs, {})), None)
     recording = time.perf_counter()
-    pending = method._launch(copies, state, keep_on_gpu=False, last_row=False)
+    pending = method._launch(copies, state)
     recorded = time.perf_counter()
     pending.result()
     done = time.perf_counter()

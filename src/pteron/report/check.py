@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pteron.ops  # noqa: F401  registers the operators
+from pteron import html
 from pteron.ir.problems import CannotRun, Finding, Problem, findings
 from pteron.ir.values import Graph
 from pteron.lower.budget import MAX_NODES, Budget
@@ -40,6 +41,14 @@ class CheckReport:
         if self.runs:
             return f"All {self.operators} operators of {', '.join(self.methods)} can run."
         return "\n".join(f"{finding.method}: {finding}" for finding in self.findings)
+
+    def _repr_html_(self) -> str:
+        if self.runs:
+            return html.section(str(self))
+        rows = ((finding.method, finding) for finding in self.findings)
+        return html.section(
+            f"{len(self.findings)} problems: this program cannot run", html.table(("method", "problem"), rows)
+        )
 
 
 def check(

@@ -26,6 +26,7 @@ from pteron.ir.values import Graph, Port, Shape, SymInt, Tensor, ValueId
 from pteron.lower.budget import Budget
 from pteron.lower.delegate import delegate_type
 from pteron.lower.instructions import VULKAN_BACKEND, try_lower
+from pteron.lower.port_names import PortNames
 from pteron.plan.dynamic import check_shape, dynamic_dims
 from pteron.plan.memory import Layout, aligned, lifetimes, plan_memory
 from pteron.plan.sweep import LiveGraph, NodePlan
@@ -158,12 +159,13 @@ def inspect_method(
     budget: the limit on nodes, shared by all described methods of a file.
     """
     plan = file.plan(name)
+    names = PortNames(file, plan)
     opened = _open_delegates(file, plan)
     model, missing, problems = _model(file, name, budget)
     info = MethodInfo(
         name,
-        tuple(_plan_port(plan, "input", n, index) for n, index in enumerate(plan.inputs)),
-        tuple(_plan_port(plan, "output", n, index) for n, index in enumerate(plan.outputs)),
+        tuple(_plan_port(plan, names.input(n), index) for n, index in enumerate(plan.inputs)),
+        tuple(_plan_port(plan, names.output(n), index) for n, index in enumerate(plan.outputs)),
         tuple(_delegates(file, plan)),
         tuple(_operators(plan, opened, missing)),
         _constants(plan, opened),
@@ -228,8 +230,8 @@ def _instructions(plan: schema.ExecutionPlan) -> Iterable[object]:
     return (instruction.instr_args for chain in plan.chains for instruction in chain.instructions)
 
 
-def _plan_port(plan: schema.ExecutionPlan, kind: str, number: int, index: int) -> PortInfo:
-    value, name = plan.values[index].val, f"{kind}{number}"
+def _plan_port(plan: schema.ExecutionPlan, name: str, index: int) -> PortInfo:
+    value = plan.values[index].val
     match value:
         case schema.Tensor():
             return PortInfo(name, _host_name(value.scalar_type), tuple(value.sizes))
