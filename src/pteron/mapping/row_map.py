@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from pteron.errors import InputError, RowError
 from pteron.gpu.staging import IN_FLIGHT
 from pteron.mapping.gathering import batches, windows
-from pteron.mapping.lanes import RowBatch, Lane, run_on
+from pteron.mapping.lanes import Lane, RowBatch, run_on
 from pteron.mapping.row_inputs import Columns, Item, RowInputs
 from pteron.mapping.row_tables import rows_of
 from pteron.method import Method
