@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -13,6 +14,11 @@ from pteron.cli.progress import progress_console
 from pteron.cli.sampling_flags import Policy
 
 
+class LogForm(StrEnum):
+    plain = "plain"
+    json = "json"
+
+
 def serve(
     model: language.Model,
     from_hub: language.FromHub = False,
@@ -21,6 +27,10 @@ def serve(
     sessions: Annotated[
         int, typer.Option("-np", "--parallel", min=1, help="Answers at the same time, each with a KV cache.")
     ] = 4,
+    kv_memory: Annotated[
+        int | None,
+        typer.Option("--kv-memory", min=1, help="The most MiB for KV caches: fewer answers at a time."),
+    ] = None,
     queue: Annotated[int, typer.Option("--queue", min=0, help="Requests that may wait; more get 429.")] = 16,
     name: Annotated[
         str | None, typer.Option("-a", "--alias", help="The name of the model. Default: the file name.")
@@ -34,6 +44,9 @@ def serve(
     max_connections: Annotated[
         int, typer.Option("--max-connections", min=1, help="Maximum number of open connections.")
     ] = 1000,
+    log_format: Annotated[
+        LogForm, typer.Option("--log-format", help="json: one JSON object per line, for each request.")
+    ] = LogForm.plain,
     cors: Annotated[
         list[str] | None,
         typer.Option("--cors", metavar="ORIGIN", help="A web origin that may use it; *: any. Repeatable."),
@@ -66,8 +79,10 @@ def serve(
             port=port,
             name=name or model.stem,
             sessions=sessions,
+            kv_memory=None if kv_memory is None else kv_memory << 20,
             queue=queue,
             api_key=api_key,
+            log_format=log_format.value,
             cors=cors or (),
             allow_special=allow_special,
             context_policy=policy.value,

@@ -41,6 +41,7 @@ from pteron.server.embeddings import (
 from pteron.server.gate import LOOPBACK, Gate
 from pteron.server.limits import Limits
 from pteron.server.metrics import Metrics
+from pteron.server.request_log import LogFormat, RequestLog, current_record
 from pteron.server.requests import ApiError, Request, parse_chat, parse_completion
 from pteron.server.responses import ChatForm, CompletionForm, Form, Written, event
 from pteron.server.scheduler import Job, ModelLost, QueueFull, Scheduler, SchedulerClosed, Task
@@ -55,6 +56,7 @@ def create_app(
     *,
     name: str = "pteron",
     sessions: int = 4,
+    kv_memory: int | None = None,
     queue: int = 16,
     api_key: str | None = None,
     hosts: tuple[str, ...] | None = None,
@@ -67,6 +69,7 @@ def create_app(
 
     name: requests must name the model so, or leave its name out.
     sessions: the number of answers at the same time, each with its own KV state.
+    kv_memory: the most bytes for KV caches. If they are not enough for so many sessions, there are fewer.
     queue: the number of requests that may wait; more get status 429.
     api_key: the key that clients must send. hosts: the accepted Host headers (None: any).
     allow_special: messages may write control tokens (see `LanguageModel.encode`).
@@ -75,7 +78,7 @@ def create_app(
     """
     origins = [_checked_origin(origin) for origin in cors]
     metrics = Metrics()
-    scheduler = Scheduler.of(model, sessions, queue, metrics.of(name))
+    scheduler = Scheduler.of(model, sessions, queue, metrics.of(name), kv_memory)
     bodies = Bodies(limits or Limits())
     fixed = {"allow_special": allow_special, "context_policy": context_policy}
     endpoints = (
@@ -104,6 +107,7 @@ def create_app(
             allow_headers=["*"],
             allow_private_network=True,
         )
+    app.add_middleware(RequestLog)  # the last is the first to see a request: refused ones are logged too
     return app
 
 
@@ -121,14 +125,18 @@ def make_server(
     port: int = 8080,
     limits: Limits | None = None,
     log_level: str | None = None,
+    log_format: LogFormat = "plain",
     **options: Any,
 ) -> Server:
-    """A server to `run()`. The other options are those of `create_app`."""
+    """A server to `run()`. The other options are those of `create_app`.
+
+    log_format: "json" writes one JSON object a line.
+    """
     # A web page can make a browser call a local server under another host name: accept only local names.
     options.setdefault("hosts", LOOPBACK if host in LOOPBACK else None)
     limits = limits or Limits()
     app = create_app(model, limits=limits, **options)
-    return Server(app, limits, host=host, port=port, log_level=log_level)
+    return Server(app, limits, host=host, port=port, log_level=log_level, log_format=log_format)
 
 
 def serve(model: LanguageModel | Embedder, **options: Any) -> None:
@@ -327,6 +335,8 @@ class Pieces:
         self._loop = asyncio.get_running_loop()
         self._arrived: asyncio.Queue[tuple[int, Piece | Exception]] = asyncio.Queue()
         self._scheduler = scheduler
+        self._record = current_record()
+        self._record.model = scheduler.name
         self._jobs: list[Job] = []
         try:
             for index, task in enumerate(tasks):
@@ -350,6 +360,7 @@ class Pieces:
             index, item = await self._arrived.get()
             if isinstance(item, Exception):
                 raise item
+            self._record.add(item)
             yield index, item
             if item.finish_reason:
                 unfinished -= 1

@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pteron.server.limits import Limits
+from pteron.server.request_log import LogFormat, log_config
 from pteron.server.requests import ApiError
 
 
@@ -34,8 +35,24 @@ class Server(uvicorn.Server):
 
 
 class ServerConfig(uvicorn.Config):
-    def __init__(self, app: Starlette, limits: Limits, **options: Any) -> None:
-        super().__init__(app, http=Connection, ws="none", timeout_graceful_shutdown=5, **options)
+    def __init__(
+        self,
+        app: Starlette,
+        limits: Limits,
+        log_format: LogFormat = "plain",
+        log_level: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            app,
+            http=Connection,
+            ws="none",
+            timeout_graceful_shutdown=5,
+            access_log=False,  # `RequestLog` says more
+            log_config=log_config(log_format, log_level),
+            log_level=log_level,
+            **options,
+        )
         self.limits = limits
 
 

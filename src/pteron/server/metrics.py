@@ -57,7 +57,7 @@ class Meter:
 
     def __init__(self, metrics: Metrics, model: str) -> None:
         self._metrics = metrics
-        self._model = model
+        self.model = model
         self._requests = metrics.requests
         self._generated = metrics.generated_tokens.labels(model)
         self._first_token = metrics.first_token.labels(model)
@@ -69,10 +69,10 @@ class Meter:
     ) -> None:
         """kv_nbytes: the size of the KV caches of one session."""
         gauges = self._metrics
-        gauges.active.labels(self._model).set_function(active)
-        gauges.waiting.labels(self._model).set_function(waiting)
-        gauges.kv_used.labels(self._model).set_function(lambda: active() * kv_nbytes)
-        gauges.kv_limit.labels(self._model).set(sessions * kv_nbytes)
+        gauges.active.labels(self.model).set_function(active)
+        gauges.waiting.labels(self.model).set_function(waiting)
+        gauges.kv_used.labels(self.model).set_function(lambda: active() * kv_nbytes)
+        gauges.kv_limit.labels(self.model).set(sessions * kv_nbytes)
 
     def step(self, rows: int, seconds: float) -> None:
         self._step_rows.observe(rows)
@@ -90,11 +90,11 @@ class Meter:
         if item.finish_reason:
             self._ended(item.finish_reason)
         if item.stats:
-            self._metrics.prompt_tokens.labels(self._model).inc(item.stats.prompt_tokens)
-            self._metrics.cached_tokens.labels(self._model).inc(item.stats.cached_tokens)
+            self._metrics.prompt_tokens.labels(self.model).inc(item.stats.prompt_tokens)
+            self._metrics.cached_tokens.labels(self.model).inc(item.stats.cached_tokens)
 
     def refused(self) -> None:
         self._ended("refused")
 
     def _ended(self, outcome: str) -> None:
-        self._metrics.requests.labels(self._model, outcome).inc()
+        self._metrics.requests.labels(self.model, outcome).inc()

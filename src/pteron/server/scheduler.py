@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from pteron.errors import DeviceLost, PteronError
+from pteron.errors import DeviceLost, InputError, PteronError
 from pteron.llm import Embedder, LanguageModel, Piece
 from pteron.llm.batch import Batch
 from pteron.llm.pace import Pace
@@ -90,6 +90,18 @@ def _step_of(task: StepwiseTask) -> Piece | Exception | None:
         return error
 
 
+def _that_fit(sessions: int, kv_nbytes: int, kv_memory: int | None) -> int:
+    """How many sessions have room for their KV caches."""
+    if kv_memory is None or not kv_nbytes:
+        return sessions
+    if kv_memory < kv_nbytes:
+        raise InputError(
+            f"kv_memory is {kv_memory:,} bytes, but the KV cache of one session takes {kv_nbytes:,}: "
+            "allow more, or load the model with a shorter context"
+        )
+    return min(sessions, kv_memory // kv_nbytes)
+
+
 @dataclass(eq=False, slots=True)
 class Job:
     task: Task
@@ -128,18 +140,29 @@ class Scheduler:
 
     @classmethod
     def of(
-        cls, model: LanguageModel | Embedder, sessions: int, queue: int, meter: Meter | None = None
+        cls,
+        model: LanguageModel | Embedder,
+        sessions: int,
+        queue: int,
+        meter: Meter | None = None,
+        kv_memory: int | None = None,
     ) -> Scheduler:
-        """For a language model or an embedder."""
+        """For a language model or an embedder. `kv_memory`: the most bytes for KV caches."""
         meter = meter or Metrics().of("")
         driver: Driver
         if isinstance(model, LanguageModel):
             driver, kv_nbytes = Batch(model, Pace(model.max_length), meter.step), model.decoder.kv_nbytes
         else:
             driver, kv_nbytes = Turns(), 0
+        sessions = _that_fit(sessions, kv_nbytes, kv_memory)
         scheduler = cls(driver, sessions, queue, model.reload, meter)
         meter.watch(lambda: scheduler.active, lambda: scheduler.waiting, kv_nbytes, sessions)
         return scheduler
+
+    @property
+    def name(self) -> str:
+        """The name of the model, as the metrics and the log say it."""
+        return self._meter.model
 
     @property
     def active(self) -> int:
