@@ -169,8 +169,10 @@ class Product:
         offers = [Offer(ANY, self._shared.dispatch("matmul_any", self._extent.element_quads()))]
         if self._has_usual_dtypes:
             offers += self._gpu_offers()
-            if self._is_whole or not self.b.is_fixed:
-                offers += self._quad_offers()
+            if not self.b.is_fixed:
+                offers += [*self._whole_offers(when=self._is_whole), *self._ragged_offers()]
+            else:
+                offers += self._whole_offers() if self._is_whole else self._ragged_offers()
         return product_routes(self._extent, offers)
 
     def _gpu_offers(self) -> list[Offer]:
@@ -192,22 +194,30 @@ class Product:
             *(tiles(kind, lanes) for kind, lanes in TILES.items()),
         ]
 
-    def _quad_offers(self) -> list[Offer]:
+    def _whole_offers(self, when: bool | None = None) -> list[Offer]:
         """Kernels for rows that are whole quads: with subgroups, and with independent invocations."""
-        whole = None if self.b.is_fixed else self._is_whole
-
-        def subgroups(kind: KernelKind, height: int) -> Offer:
-            grid = self._extent.workgroups(height, 4 * SUBGROUP_LANES)
-            parts = {"ALONE": height == 1, "EIGHT": height >= 8, "SIXTEEN": height == 16}
-            sizes = {"ROWS": height, "LANES": SUBGROUP_LANES}
-            return self._offer(kind, "matmul_subgroup", grid, whole, **sizes, **parts)
-
         return [
-            subgroups(SUBGROUP_GEMV, 1),
-            subgroups(SUBGROUP_FEW_ROWS, 8),
-            subgroups(SUBGROUP_GEMM, 16),
-            self._offer(GEMM, "matmul", self._extent.invocations(4, 4), whole),
+            self._subgroup_offer(SUBGROUP_GEMV, 1, when),
+            self._subgroup_offer(SUBGROUP_FEW_ROWS, 8, when),
+            self._subgroup_offer(SUBGROUP_GEMM, 16, when),
+            self._offer(GEMM, "matmul", self._extent.invocations(4, 4), when, RAGGED=False),
         ]
+
+    def _ragged_offers(self) -> list[Offer]:
+        """The same for rows of any length. They load single elements, which is slower."""
+        return [
+            self._subgroup_offer(SUBGROUP_GEMV, 1, ragged=True),
+            self._subgroup_offer(SUBGROUP_GEMM, 16, ragged=True),
+            self._offer(GEMM, "matmul", self._extent.invocations(4, 4), RAGGED=True),
+        ]
+
+    def _subgroup_offer(
+        self, kind: KernelKind, height: int, when: bool | None = None, ragged: bool = False
+    ) -> Offer:
+        grid = self._extent.workgroups(height, 4 * SUBGROUP_LANES)
+        parts = {"ALONE": height == 1, "EIGHT": height >= 8, "SIXTEEN": height == 16, "RAGGED": ragged}
+        sizes = {"ROWS": height, "LANES": SUBGROUP_LANES}
+        return self._offer(kind, "matmul_subgroup", grid, when, **sizes, **parts)
 
     def _offer(
         self, kind: KernelKind, kernel: str, grid: Grid, when: bool | None = None, /, **defines: Define

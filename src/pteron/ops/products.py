@@ -85,7 +85,7 @@ TEAM_FEW_PACKED_ROWS = KernelKind("team few rows", GPU, (), _up_to(FEW_PACKED_RO
 # Tiles: a workgroup keeps a part of both operands in its memory.
 LARGE_TILE = KernelKind("large tile gemm", GPU, (), lambda extent: extent.elements >= MANY_ELEMENTS)
 SMALL_TILE = KernelKind("small tile gemm", GPU)
-# Independent invocations: for every device, if rows are whole quads of float32 or of packed weights.
+# Independent invocations: for every device.
 GEMV = KernelKind("gemv", fits=_is_one_row)
 GEMM = KernelKind("gemm")
 # For every device, element type and shape.

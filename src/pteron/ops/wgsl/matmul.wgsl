@@ -1,5 +1,4 @@
-// Matrix products. One invocation computes a 4 x 4 tile. Depth is a multiple of 4, and so are columns unless
-// TRANSPOSED.
+// Matrix products. One invocation computes a 4 x 4 tile. Unless RAGGED, rows of both operands are whole quads.
 @group(0) @binding(0) var<storage, read> a: array<a_word>;         // [batch, rows, depth]
 @group(0) @binding(1) var<storage, read> b: array<b_word>;         // [batch, depth, columns], or TRANSPOSED
 @group(0) @binding(2) var<storage, read> c: array<c_word>;         // broadcast to [batch, rows, columns]
@@ -7,13 +6,8 @@
 @group(0) @binding(4) var<uniform> p: Params;
 
 //#include product
+//#include operands
 //#include finish_four
-//#include block_index
-
-fn product(x: vec4<f32>, block: mat4x4<f32>) -> vec4<f32> {
-    if (TRANSPOSED) { return x * block; }
-    return block * x;
-}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
@@ -24,23 +18,18 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     if (matrix >= p.batch) { return; }
     let row = tile / across % down * 4u;
     let column = tile % across * 4u;
-    let k4 = p.depth / 4u;
     // Rows past the end repeat the last row. They are not stored.
     let rows = min(vec4<u32>(row) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.rows - 1u));
-    let r = (vec4<u32>(matrix * p.rows) + rows) * k4;
-    var at = block_index(matrix, column);
-    let onward = block_stride();
     var s0 = vec4<f32>(0.0);
     var s1 = vec4<f32>(0.0);
     var s2 = vec4<f32>(0.0);
     var s3 = vec4<f32>(0.0);
-    for (var k = 0u; k < k4; k++) {
-        let block = mat4x4<f32>(b_quad(at.x), b_quad(at.y), b_quad(at.z), b_quad(at.w));
-        at += onward;
-        s0 += product(a_quad(r.x + k), block);
-        s1 += product(a_quad(r.y + k), block);
-        s2 += product(a_quad(r.z + k), block);
-        s3 += product(a_quad(r.w + k), block);
+    for (var k = 0u; k < p.depth; k += 4u) {
+        let block = b_block(matrix, k, column);
+        s0 += block * a_four(matrix, rows.x, k);
+        s1 += block * a_four(matrix, rows.y, k);
+        s2 += block * a_four(matrix, rows.z, k);
+        s3 += block * a_four(matrix, rows.w, k);
     }
     var sums = array<vec4<f32>, 4>(s0, s1, s2, s3);
     let end = min(row + 4u, p.rows);

@@ -1,7 +1,7 @@
 // Matrix products. Each of eight lanes loads four values in depth of one of eight rows of a, and the lanes
-// exchange them. One invocation computes ROWS (1, 8 or 16) rows of four neighbouring columns. Depth is a
-// multiple of 4, and so are columns unless TRANSPOSED. Needs subgroups of at least eight lanes. A step reads
-// little, because software adapters make long code of every load, and the loop must fit in the code cache.
+// exchange them. One invocation computes ROWS (1, 8 or 16) rows of four neighbouring columns. Unless RAGGED,
+// rows of both operands are whole quads. Needs subgroups of at least eight lanes. A step reads little, because
+// software adapters make long code of every load, and the loop must fit in the code cache.
 //#trusted
 @group(0) @binding(0) var<storage, read> a: array<a_word>;         // [batch, rows, depth]
 @group(0) @binding(1) var<storage, read> b: array<b_word>;         // [batch, depth, columns], or TRANSPOSED
@@ -11,8 +11,33 @@
 
 //#include product
 //#include finish_four
-//#include block_index
 //#include eight_rows
+
+// Four steps in depth of a row of a, from an element on.
+fn a_four(at: u32) -> vec4<f32> {
+    if (RAGGED) { return vec4<f32>(a_at(at), a_at(at + 1u), a_at(at + 2u), a_at(at + 3u)); }
+    return a_quad(at / 4u);
+}
+
+// Four elements of b. Unless RAGGED, they are neighbours.
+fn b_four(at: vec4<u32>) -> vec4<f32> {
+    if (RAGGED) { return vec4<f32>(b_at(at.x), b_at(at.y), b_at(at.z), b_at(at.w)); }
+    return b_quad(at.x / 4u);
+}
+
+const FOUR = vec4<u32>(0u, 1u, 2u, 3u);
+
+// Four columns of four steps in depth of b. `at` is the first step of the columns.
+fn b_block(at: vec4<u32>) -> mat4x4<f32> {
+    if (TRANSPOSED) {
+        return transpose(mat4x4<f32>(
+            b_four(at.xxxx + FOUR), b_four(at.yyyy + FOUR), b_four(at.zzzz + FOUR), b_four(at.wwww + FOUR)
+        ));
+    }
+    return mat4x4<f32>(
+        b_four(at), b_four(at + p.columns), b_four(at + 2u * p.columns), b_four(at + 3u * p.columns)
+    );
+}
 
 //#if ALONE
 fn shared_by_four(x: f32) -> vec4<f32> {
@@ -34,29 +59,44 @@ fn main(
     let matrix = start.matrix;
     let row = start.row;
     let column = start.column + 4u * lane;
-    let k4 = p.depth / 4u;
     // Rows and columns past the end repeat the last one, because all lanes must exchange values. They are not
     // stored.
-    let first = (matrix * p.rows + min(row + (member & 7u), p.rows - 1u)) * k4;
-    let second = (matrix * p.rows + min(row + 8u + (member & 7u), p.rows - 1u)) * k4;
-    var at = block_index(matrix, column);
-    let onward = block_stride();
+    let first = (matrix * p.rows + min(row + (member & 7u), p.rows - 1u)) * p.depth;
+    let second = (matrix * p.rows + min(row + 8u + (member & 7u), p.rows - 1u)) * p.depth;
+    let c = min(column + FOUR, vec4<u32>(p.columns - 1u));
+    var at = matrix * p.columns * p.depth + c * select(1u, p.depth, TRANSPOSED);
+    let onward = select(p.columns, 1u, TRANSPOSED);
     var alone = vec4<f32>();
     var upper = Eight();
     var lower = Eight();
-    for (var k = 0u; k < k4; k++) {
-        var w = mat4x4<f32>(b_quad(at.x), b_quad(at.y), b_quad(at.z), b_quad(at.w));
-        if (TRANSPOSED) { w = transpose(w); }
-        at += onward;
+    var k = 0u;
+    for (; k + 4u <= p.depth; k += 4u) {
+        let w = b_block(at);
+        at += 4u * onward;
 //#if ALONE
-        alone = add_four(shared_by_four(a_at(4u * ((matrix * p.rows + row) * k4 + k) + (member & 3u))), w, alone);
+        alone = add_four(shared_by_four(a_at((matrix * p.rows + row) * p.depth + k + (member & 3u))), w, alone);
 //#end
 //#if EIGHT
-        upper = add_eight(a_quad(first + k), w, upper);
+        upper = add_eight(a_four(first + k), w, upper);
 //#end
 //#if SIXTEEN
-        lower = add_eight(a_quad(second + k), w, lower);
+        lower = add_eight(a_four(second + k), w, lower);
 //#end
+    }
+    if (RAGGED) {  // the last one to three steps
+        for (; k < p.depth; k++) {
+            let w = b_four(at);
+            at += onward;
+//#if ALONE
+            alone = fma(vec4<f32>(a_at((matrix * p.rows + row) * p.depth + k)), w, alone);
+//#end
+//#if EIGHT
+            upper = add_step(a_at(first + k), w, upper);
+//#end
+//#if SIXTEEN
+            lower = add_step(a_at(second + k), w, lower);
+//#end
+        }
     }
     // A loop of unknown length is not unrolled, so it compiles much faster.
     var sums = array<vec4<f32>, ROWS>(
