@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
@@ -17,7 +17,7 @@ import typer
 
 from pteron.cli import common, language
 from pteron.cli.progress import loading_bar, steps
-from pteron.cli.terminal import nbytes, print_json
+from pteron.cli.terminal import markdown_table, nbytes, print_json
 
 if TYPE_CHECKING:
     from pteron import State
@@ -42,6 +42,10 @@ def bench(
     depth: Annotated[
         int, typer.Option("--n-depth", min=0, help="Tokens in the context before the measurement.")
     ] = 0,
+    parallel: Annotated[
+        str,
+        typer.Option("--parallel", help="Instead: so many conversations at once, such as 1,2,4,8."),
+    ] = "",
     repetitions: Annotated[int, typer.Option("-r", "--repetitions", min=1, help="Runs per test.")] = 5,
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.md,
     as_json: common.AsJson = False,
@@ -49,7 +53,22 @@ def bench(
     data: common.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
-    """Measure a language model: tokens per second for prompts (pp) and for generated tokens (tg)."""
+    """Measure a language model: tokens per second for prompts (pp) and for generated tokens (tg).
+
+    With --parallel: the tokens of several conversations at once, per second and per second of CPU time.
+    """
+    model = language.ready(language.located(model, from_hub))
+    source = language.ModelSource(model, None, data, device, kv_dtype=kv_dtype)
+    as_json = as_json or output is Format.json
+    if parallel:
+        _bench_parallel(source, parallel, generations, depth, repetitions, as_json)
+    else:
+        _bench_alone(source, prompts, generations, depth, repetitions, as_json)
+
+
+def _bench_alone(
+    source: language.ModelSource, prompts: str, generations: str, depth: int, repetitions: int, as_json: bool
+) -> None:
     from pteron.devices import open_device
     from pteron.llm.decoder import Decoder
     from pteron.loading import load
@@ -58,30 +77,54 @@ def bench(
     tests += [("tg", length) for length in _lengths(generations, "-n")]
     if not tests:
         raise typer.BadParameter("nothing to measure: -p and -n are both 0")
-    model = language.ready(language.located(model, from_hub))
-    gpu = open_device(device)
+    gpu = open_device(source.device)
     try:
-        with loading_bar(model, gpu):
-            program = load(model, data_path=data, device=gpu, kv_dtype=kv_dtype.value)
+        with loading_bar(source.model, gpu):
+            program = load(source.model, data_path=source.data, device=gpu, kv_dtype=source.kv_dtype.value)
         with program:
             decoder = Decoder(program)
-            longest = max(length for _, length in tests)
-            if depth + longest > decoder.context_length:
-                raise typer.BadParameter(
-                    f"{depth + longest} tokens do not fit the context of {decoder.context_length}"
-                )
+            _check_room(depth + max(length for _, length in tests), decoder)
             rows = []
             with steps("measuring") as report:
                 for kind, length in tests:
                     told = partial(report, f"{kind}{length}")
                     rows.append(Runner(decoder, depth).measure(kind, length, repetitions, told))
-            facts = _facts(model, gpu, decoder)
+            facts = _facts(source.model, gpu, decoder)
     finally:
         gpu.close()
-    if as_json or output is Format.json:
+    if as_json:
         print_json([facts | row.as_json() for row in rows])
     else:
-        typer.echo("\n".join(_markdown(facts, rows)))
+        typer.echo("\n".join((*_markdown(facts, rows), *_footer(facts))))
+
+
+def _bench_parallel(
+    source: language.ModelSource, parallel: str, generations: str, depth: int, repetitions: int, as_json: bool
+) -> None:
+    from pteron.cli.bench_parallel import ParallelRunner, as_markdown, rows_as_json
+
+    counts, lengths = _lengths(parallel, "--parallel"), _lengths(generations, "-n")
+    if not counts or len(lengths) != 1:
+        raise typer.BadParameter("--parallel needs numbers of conversations, and one length (-n)")
+    with language.opened(replace(source, segments=max(counts))) as llm:
+        _check_room(depth + lengths[0], llm.decoder)
+        runner = ParallelRunner(llm)
+        with steps("measuring") as report:
+            rows = [
+                runner.measure(count, lengths[0], depth, repetitions, partial(report, f"{count} at once"))
+                for count in counts
+            ]
+        arrival = runner.arrival()
+        facts = _facts(source.model, llm.program.device, llm.decoder)
+    if as_json:
+        print_json([facts | row for row in rows_as_json(rows, arrival)])
+    else:
+        typer.echo("\n".join((*as_markdown(rows, arrival), *_footer(facts))))
+
+
+def _check_room(length: int, decoder: Decoder) -> None:
+    if length > decoder.context_length:
+        raise typer.BadParameter(f"{length} tokens do not fit the context of {decoder.context_length}")
 
 
 def _lengths(text: str, option: str) -> list[int]:
@@ -216,21 +259,13 @@ def _markdown(facts: dict[str, Any], rows: list[Row]) -> Iterator[str]:
         )
         for row in rows
     ]
-    widths = [max(len(row[i]) for row in (header, *cells)) for i in range(len(header))]
-    yield _line(header, widths)
-    yield "| " + " | ".join("-" * (w - 1) + (":" if i else "-") for i, w in enumerate(widths)) + " |"
-    for row_cells in cells:
-        yield _line(row_cells, widths)
+    yield from markdown_table(header, cells)
+
+
+def _footer(facts: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield f"pteron {facts['pteron_version']} on {facts['gpu_info']} ({facts['driver']})"
     yield (
         f"{nbytes(facts['gpu_nbytes'])} on the GPU, {nbytes(facts['kv_nbytes'])} of it for the KV cache of "
         f"{facts['n_ctx']} tokens"
     )
-
-
-def _line(cells: tuple[str, ...], widths: list[int]) -> str:
-    padded = [
-        c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return "| " + " | ".join(padded) + " |"

@@ -65,6 +65,7 @@ class ModelSource:
     device: str | None
     context: int = 0
     kv_dtype: KvType = KvType.f16
+    segments: int = 1  # conversations in one call of the program, if it can run several
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import typer
@@ -50,6 +50,19 @@ def grid(rows: Iterable[Sequence[object]], *, header: Iterable[str] = (), indent
     for row in cells:
         table.add_row(Text(" " * indent) + row[0], *row[1:])
     return table
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table in Markdown. All columns but the first are right-aligned."""
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
+        return "| " + " | ".join(padded) + " |"
+
+    yield line(header)
+    yield "| " + " | ".join("-" * (w - 1) + (":" if i else "-") for i, w in enumerate(widths)) + " |"
+    yield from map(line, rows)
 
 
 def heading(text: str, note: str = "") -> Text:
