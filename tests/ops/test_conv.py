@@ -122,6 +122,65 @@ def test_many_channels(routed: Device, case: str) -> None:
     check_rule(routed, "aten.convolution.default", MANY_CHANNELS[case], convolution, atol=1e-5)
 
 
+def packed(args: list[Any]) -> list[Any]:
+    """The arguments of a convolution with a packed weight, for the arguments of a convolution."""
+    x, weight, bias, stride, padding, dilation, _, _, groups, *limits = args
+    return [
+        x,
+        weight.movedim(0, -1).contiguous(),
+        bias,
+        stride,
+        padding,
+        dilation,
+        groups,
+        *(limits or [None] * 2),
+    ]
+
+
+def unpacked(*args: Any) -> Tensor:
+    """What torch computes for the arguments of a convolution with a packed weight."""
+    x, weight, bias, stride, padding, dilation, groups, low, high = args
+    zeros = [0] * len(stride)
+    y: Tensor = convolution(x, weight.movedim(-1, 0), bias, stride, padding, dilation, False, zeros, groups)
+    return y if low is None and high is None else y.clamp(low, high)
+
+
+# What unfolding has to get right: rows that are not whole quads, strides, dilations, windows wider than the
+# image, groups and tiles of channels that are not full.
+PACKED: dict[str, Callable[[int], list[Any]]] = {
+    "few channels": CASES["2d strided and dilated"],
+    "filter per channel": CASES["2d depthwise"],
+    **MANY_CHANNELS,
+    "patches": lambda n: conv((2, 3, 4 * n, 4 * n + 1), (24, 3, 4, 4), bias=24, stride=(4,)),
+    "two tiles of channels": lambda n: conv((1, 5, n + 2, n), (44, 5, 3, 3), bias=44, padding=(1,)),
+    "dilated": lambda n: conv(
+        (2, 4, 2 * n + 5, n + 7), (12, 4, 3, 3), stride=(2, 1), padding=(2, 3), dilation=(2, 3)
+    ),
+    "one row of the window": lambda n: conv((1, 4, n, n + 2), (8, 4, 1, 3), stride=(3, 2), padding=(1, 1)),
+    "groups of ragged channels": lambda n: conv(
+        (2, 6, n, n + 1), (14, 3, 3, 3), bias=14, groups=2, padding=(1,)
+    ),
+    "window of padding": lambda n: conv((1, 2, n, n), (9, 2, 3, 3), padding=(3,), stride=(2,)),
+    "pointwise, whole quads at times": lambda n: conv((3, 5, n, 6), (32, 5, 1, 1), bias=32),
+}
+
+
+@pytest.mark.parametrize("case", PACKED)
+def test_packed_weights(routed: Device, case: str) -> None:
+    def make(n: int) -> list[Any]:
+        return packed(PACKED[case](n))
+
+    check_rule(routed, "pteron.packed_convolution", make, unpacked, atol=1e-5)
+
+
+@pytest.mark.parametrize("low, high", [(-0.3, 0.4), (0.0, None), (None, 0.25)])
+def test_packed_clamp(routed: Device, low: float | None, high: float | None) -> None:
+    def make(n: int) -> list[Any]:
+        return packed([*conv((1, 3, n, n + 3), (18, 3, 3, 3), bias=18, padding=(1,)), low, high])
+
+    check_rule(routed, "pteron.packed_convolution", make, unpacked)
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 def test_unbatched(device: Device, transposed: bool) -> None:
     def batched(x: Tensor, *rest: Any) -> Tensor:
@@ -158,6 +217,7 @@ def test_infinity_is_not_spread_by_padding(routed: Device, channels: int, window
         return args
 
     check_rule(routed, "aten.convolution.default", make, convolution)
+    check_rule(routed, "pteron.packed_convolution", lambda n: packed(make(n)), unpacked)
 
 
 # -- exported programs ----------------------------------------------------------------------------

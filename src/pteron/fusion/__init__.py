@@ -12,6 +12,7 @@ from pteron.fusion import (
     chains,
     dequantized_weights,
     linear_weights,
+    packed_convolutions,
     rotary_cache,
     sibling_linears,
 )
@@ -19,6 +20,7 @@ from pteron.ir.values import Graph
 
 PASSES: Mapping[str, Callable[[Graph], Graph]] = {
     "linear_weights": linear_weights.fuse,
+    "packed_convolutions": packed_convolutions.fuse,
     "dequantized_weights": dequantized_weights.fuse,
     "sibling_linears": sibling_linears.fuse,
     "add_rms_norm": add_rms_norm.fuse,

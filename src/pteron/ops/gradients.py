@@ -19,9 +19,10 @@ from pteron.ir.rule import (
     quads,
     threads,
 )
-from pteron.ops.conv import Window, as_3d, convolution
+from pteron.ops.conv import convolution
 from pteron.ops.pool import pooling_window
 from pteron.ops.reduce import reduce, total
+from pteron.ops.window import Window, as_3d
 
 
 def _work(call: LiveArguments) -> Work:

@@ -17,7 +17,7 @@ from pteron.ir.rule import (
     quads,
     threads,
 )
-from pteron.ops.conv import Window, as_3d, per_dimension
+from pteron.ops.window import Window, as_3d, per_dimension
 
 # The bits of the initial value of a maximum: the smallest value of the type that the kernel compares.
 LOWEST = {

@@ -78,6 +78,7 @@ SUBGROUP_TWO_ROWS = KernelKind("subgroup two rows", SOFTWARE, (SUBGROUP,), _up_t
 SUBGROUP_FOUR_ROWS = KernelKind("subgroup four rows", SOFTWARE, (SUBGROUP,), _up_to(4))
 SUBGROUP_FEW_ROWS = KernelKind("subgroup few rows", SOFTWARE, (SUBGROUP,), _up_to(FEW_SUBGROUP_ROWS))
 SUBGROUP_GEMM = KernelKind("subgroup gemm", SOFTWARE, (SUBGROUP,))
+SUBGROUP_UNFOLDED = KernelKind("unfolded subgroup gemm", SOFTWARE, (SUBGROUP,))
 # Teams: the lanes divide the depth of a few columns.
 TEAM_GEMV = KernelKind("team gemv", GPU, (), _is_one_row)
 TEAM_FEW_ROWS = KernelKind("team few rows", GPU, (), _up_to(FEW_ROWS))
@@ -98,6 +99,7 @@ ORDER = (
     SUBGROUP_FOUR_ROWS,
     SUBGROUP_FEW_ROWS,
     SUBGROUP_GEMM,
+    SUBGROUP_UNFOLDED,
     TEAM_GEMV,
     TEAM_FEW_ROWS,
     TEAM_FEW_PACKED_ROWS,
@@ -118,12 +120,14 @@ class Offer:
     dispatch: Dispatch
     when: bool | None = None  # whether it can compute the live shape; None: it can compute every one
     needs: tuple[str, ...] = ()
+    before: Dispatch | None = None  # prepares an operand
 
     def route(self, extent: Extent) -> Route:
         kind, when = self.kind, self.when
         if kind.fits is not None:
             when = when is not False and kind.fits(extent)
-        return Route(kind.name, [self.dispatch], when, (*kind.needs, *self.needs), kind.home)
+        dispatches = [self.dispatch] if self.before is None else [self.before, self.dispatch]
+        return Route(kind.name, dispatches, when, (*kind.needs, *self.needs), kind.home)
 
 
 def product_routes(extent: Extent, offers: Iterable[Offer]) -> list[Route]:

@@ -23,11 +23,11 @@ from pteron.ir.rule import (
     rows_of,
     threads,
 )
-from pteron.ops.conv import Window, as_3d, per_dimension
 from pteron.ops.matmul import check_bias, check_rows
 from pteron.ops.products import ANY, GEMM, GEMV, MIN_TILE_ROWS, Extent, KernelKind, Offer, product_routes
 from pteron.ops.quantized import check_matrix
 from pteron.ops.shapes import broadcast, broadcast_strides, contiguous, merge
+from pteron.ops.window import Window, as_3d, per_dimension
 from pteron.ops.workgroups import stores, team_offers, tile_offers
 
 # The largest number of products (9 bits times 8 bits) whose sum always fits in 32 bits.

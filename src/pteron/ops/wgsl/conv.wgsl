@@ -2,7 +2,7 @@
 // neighbouring positions, so each load is used for many products. All invocations of a workgroup have the
 // same channels and weights.
 @group(0) @binding(0) var<storage, read> x: array<f32>;        // [batch, in_channels, input..]
-@group(0) @binding(1) var<storage, read> weight: array<f32>;   // [out, in / groups, kernel..] or [in, out / groups, kernel..]
+@group(0) @binding(1) var<storage, read> weight: array<f32>;   // see lib/conv
 @group(0) @binding(2) var<storage, read> bias: array<f32>;     // [out_channels]
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;  // [batch, out_channels, output..]
 @group(0) @binding(4) var<uniform> p: Params;
@@ -64,7 +64,7 @@ fn main(
                 if (!any(inside)) { continue; }
                 let offset = vec4<u32>((d * i32(p.input.y) + h) * i32(p.input.z) + w);
                 var from_x = first + select(vec4<u32>(0u), offset, inside);
-                var from_w = (a * p.kernel.y + b) * p.kernel.z + c;
+                var from_w = ((a * p.kernel.y + b) * p.kernel.z + c) * tap_step();
                 for (var k = 0u; k < ins; k++) {
                     let v = select(vec4<f32>(0.0), vec4<f32>(x[from_x.x], x[from_x.y], x[from_x.z], x[from_x.w]), inside);
                     if (CHANNELS == 1u) { low[0] += v * weight[near.x + from_w]; }

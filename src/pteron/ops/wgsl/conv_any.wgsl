@@ -1,6 +1,6 @@
 // Convolution of any dtype. One invocation computes four neighbouring elements of y.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;            // [batch, in_channels, input..]
-@group(0) @binding(1) var<storage, read> weight: array<weight_word>;  // [out, in / groups, kernel..] or [in, out / groups, kernel..]
+@group(0) @binding(1) var<storage, read> weight: array<weight_word>;  // see lib/conv
 @group(0) @binding(2) var<storage, read> bias: array<bias_word>;      // [out_channels]
 @group(0) @binding(3) var<storage, read_write> y: array<y_word>;      // [batch, out_channels, output..]
 @group(0) @binding(4) var<uniform> p: Params;
@@ -24,7 +24,7 @@ fn value(i: u32) -> y_t {
                 let w = tap(z, c, 2u).x;
                 if (min(d, min(h, w)) < 0) { continue; }
                 let source = first * step + (u32(d) * p.input.y + u32(h)) * p.input.z + u32(w);
-                let by = first_weights(vec4<u32>(channel)).x + (a * p.kernel.y + b) * p.kernel.z + c;
+                let by = first_weights(vec4<u32>(channel)).x + ((a * p.kernel.y + b) * p.kernel.z + c) * tap_step();
                 for (var k = 0u; k < ins; k++) {
                     sum += y_t(x_at(source + k * step)) * y_t(weight_at(by + k * weight_step()));
                 }

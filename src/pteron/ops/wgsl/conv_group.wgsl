@@ -2,7 +2,7 @@
 // inputs * taps] times the inputs under the taps [inputs * taps, positions]. The second operand is read from
 // x, and is never stored. A tap is an element of the window.
 @group(0) @binding(0) var<storage, read> x: array<x_word>;            // [batch, in_channels, input..]
-@group(0) @binding(1) var<storage, read> weight: array<weight_word>;  // [out_channels, in_channels / groups, kernel..]
+@group(0) @binding(1) var<storage, read> weight: array<weight_word>;  // see lib/conv
 @group(0) @binding(2) var<storage, read> bias: array<bias_word>;      // [out_channels]
 @group(0) @binding(3) var<storage, read_write> y: array<y_word>;      // [batch, out_channels, output..]
 @group(0) @binding(4) var<uniform> p: Params;
@@ -18,8 +18,9 @@ fn depth() -> u32 { return inputs() * volume(p.kernel); }
 fn extent() -> Extent { return Extent(p.batch * p.groups, channels(), volume(p.output), (depth() + 3u) / 4u); }
 
 fn row_quad(matrix: u32, row: u32, k: u32) -> vec4<f32> {
-    let at = (matrix % p.groups * channels() + row) * depth() + 4u * k;
-    let v = vec4<f32>(vec4(weight_at(at), weight_at(at + 1u), weight_at(at + 2u), weight_at(at + 3u)));
+    let at = first_weights(vec4<u32>(matrix % p.groups * channels() + row)).x + 4u * k * tap_step();
+    let next = tap_step();
+    let v = vec4<f32>(vec4(weight_at(at), weight_at(at + next), weight_at(at + 2u * next), weight_at(at + 3u * next)));
     return select(vec4<f32>(0.0), v, vec4<u32>(4u * k) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(depth()));
 }
 

@@ -33,15 +33,22 @@ fn tap(at: vec4<u32>, k: u32, d: u32) -> vec4<i32> {
     return select(vec4<i32>(-1), index, (index >= vec4<i32>(0)) & (index < size));
 }
 
-// The index of the first weight of an output channel: the first tap and the first input channel of its group.
+// Weights are [out, in / groups, kernel..], or [in, out / groups, kernel..] if TRANSPOSED, or
+// [in / groups, kernel.., out] if PACKED. The index of the first weight of an output channel: the first tap and
+// the first input channel of its group.
 fn first_weights(channel: vec4<u32>) -> vec4<u32> {
     let ins = p.in_channels / p.groups;
     let outs = p.out_channels / p.groups;
+    if (PACKED) { return channel; }
     if (TRANSPOSED) { return (channel / outs * ins * outs + channel % outs) * volume(p.kernel); }
     return channel * ins * volume(p.kernel);
 }
 
+// The stride of the weights from one tap to the next.
+fn tap_step() -> u32 { return select(1u, p.out_channels, PACKED); }
+
 // The stride of the weights from one input channel to the next.
 fn weight_step() -> u32 {
+    if (PACKED) { return volume(p.kernel) * p.out_channels; }
     return select(1u, p.out_channels / p.groups, TRANSPOSED) * volume(p.kernel);
 }
