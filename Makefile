@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up everything they need (see scripts/setup.sh).
-.PHONY: demo test test-all conformance soak zoo fuzz docs bench lint format setup clean
+.PHONY: demo test test-all cluster conformance soak zoo fuzz docs bench lint format setup clean
 
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -n 2 --dist loadgroup -q
@@ -9,10 +9,16 @@ demo:
 	@$(PY) examples/smollm2.py
 
 test: setup lint
-	$(PYTEST) -m "not slow and not conformance"
+	$(PYTEST) -m "not slow and not conformance and not cluster"
 
 test-all: setup lint
-	$(PYTEST)
+	$(PYTEST) -m "not cluster"
+	@$(MAKE) cluster
+
+# The tests with real Ray, Spark and Dask, which need 1 GB of packages.
+cluster: setup
+	@bash scripts/cluster.sh
+	.venv-cluster/bin/python -m pytest -q -m cluster tests/cluster
 
 # All tests of ExecuTorch's own WebGPU backend.
 conformance: setup

@@ -19,6 +19,7 @@ from pteron.cli.embed import embed
 from pteron.cli.export import export
 from pteron.cli.generate import generate
 from pteron.cli.inspect import inspect
+from pteron.cli.map_file import map_file
 from pteron.cli.profile import profile
 from pteron.cli.run import run
 from pteron.cli.serve import serve
@@ -78,6 +79,7 @@ app.command()(chat)
 app.command()(generate)
 app.command()(serve)
 app.command()(embed)
+app.command("map")(map_file)
 app.command()(convert)
 app.command()(compare)
 app.add_typer(cache.app, name="cache")

@@ -4,40 +4,76 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pteron.cli import language
+from pteron.cli import language, map_file
 
 
 def embed(
-    model: Annotated[
-        Path, typer.Argument(help="An embedder: a .pte or .gguf file, or a Hugging Face folder.")
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL [TEXT]... | IN OUT",
+            help="An embedder (a .pte or .gguf file, or a Hugging Face folder) and texts. Without them, each "
+            "line of standard input is one. With --model: a table, and the file for its vectors.",
+        ),
     ],
-    texts: Annotated[
-        list[str] | None, typer.Argument(help="The texts. Default: each line of standard input is one.")
+    model: Annotated[
+        Path | None, typer.Option("--model", help="The embedder, for a table. See `pteron map` for tables.")
     ] = None,
     from_hub: language.FromHub = False,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Write the vectors to a .npy file, as float32 [texts, width]."),
     ] = None,
-    truncate: Annotated[
-        bool, typer.Option("--truncate", help="Cut texts that are too long. Default: they are an error.")
-    ] = False,
+    truncate: map_file.Truncate = False,
     tokenizer: language.TokenizerPath = None,
-    device: language.DeviceName = None,
+    device: map_file.Devices = None,
+    column: Annotated[str, typer.Option("--text-column", help="The column of a table with texts.")] = "text",
+    on_error: map_file.OnBadRow = map_file.ErrorMode.fail,
+    keep: map_file.Keep = None,
+    part_rows: map_file.PartRows = 10_000,
+    restart: map_file.Restart = False,
 ) -> None:
-    """Turn texts into vectors (embeddings). Prints one JSON object per text."""
+    """Turn texts into vectors (embeddings). Prints one JSON object per text, or writes a table."""
+    if model is None:
+        first, *texts = arguments
+        _embed_texts(language.located(Path(first), from_hub), texts, output, truncate, tokenizer, device)
+        return
+    if len(arguments) != 2:
+        raise typer.BadParameter(f"with --model, expected a table and an output, got {len(arguments)} names")
+    from pteron.data import FileJob, MapOptions
+
+    options = MapOptions(
+        text=column,
+        truncate=truncate,
+        tokenizer=None if tokenizer is None else str(tokenizer),
+        devices=tuple(device or ()),
+    )
+    source, table = (Path(name) for name in arguments)
+    job = FileJob(source, table, options, on_error.value, map_file.chosen(keep), part_rows, restart)
+    map_file.run_with_progress(language.located(model, from_hub), job)
+
+
+def _embed_texts(
+    model: Path,
+    texts: Sequence[str],
+    output: Path | None,
+    truncate: bool,
+    tokenizer: Path | None,
+    devices: Sequence[str] | None,
+) -> None:
     from pteron.llm import load_embedder
 
     if output is not None and output.suffix != ".npy":
         raise typer.BadParameter(f"{output}: vectors are written as .npy")
     given = texts or sys.stdin.read().splitlines()
-    program = language.ready(language.located(model, from_hub))
-    with load_embedder(program, tokenizer=tokenizer, device=device) as embedder:
+    device = devices[0] if devices else None
+    with load_embedder(language.ready(model), tokenizer=tokenizer, device=device) as embedder:
         vectors = embedder.embed(given, truncate=truncate)
     if output is not None:
         import numpy as np

@@ -50,7 +50,9 @@ def _rows_of_batches(batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
 
 def arrow_values(column: Any) -> Any:
     """The values of an Arrow array. Lists are numpy arrays, and fixed-shape tensors keep their shape."""
-    if hasattr(column, "to_numpy_ndarray") and not column.null_count:
+    if column.null_count:
+        return column.to_pylist()  # numpy has no missing integers
+    if hasattr(column, "to_numpy_ndarray"):
         return column.to_numpy_ndarray()
     return column.to_numpy(zero_copy_only=False)
 

@@ -1,0 +1,207 @@
+"""`pteron map`: a file with rows through a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from pteron.cli import common, language
+from pteron.cli.progress import progress_console
+from pteron.cli.terminal import plural
+
+if TYPE_CHECKING:
+    from pteron.data import FileJob, MapOptions
+
+
+class ErrorMode(StrEnum):
+    fail = "fail"
+    skip = "skip"
+    column = "column"
+
+
+Source: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        metavar="IN",
+        help="A .parquet, .csv, .jsonl, .npy or .npz file, or a folder of Parquet files or images.",
+    ),
+]
+Output: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        metavar="OUT", help="A .parquet, .csv, .jsonl, .npy or .npz file, or a folder for Parquet files."
+    ),
+]
+OnBadRow: TypeAlias = Annotated[
+    ErrorMode,
+    typer.Option(
+        "--on-error", help="At a bad row: stop, leave it out, or write the reason into a column `error`."
+    ),
+]
+Keep: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keep", metavar="COLUMN", help="A column of the input to copy. Repeatable. Default: all; '': none."
+    ),
+]
+PartRows: TypeAlias = Annotated[
+    int, typer.Option("--part-rows", min=1, help="Rows of a part. An interrupted run loses at most one part.")
+]
+Restart: TypeAlias = Annotated[
+    bool, typer.Option("--restart", help="Start again, instead of continuing an interrupted run.")
+]
+Devices: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--device", "-d", help="An adapter's index, or part of its name. Repeatable: side by side."),
+]
+BatchRows: TypeAlias = Annotated[
+    int | None, typer.Option("--batch", "-b", min=1, help="Rows of a batch. Default: the program's largest.")
+]
+Truncate: TypeAlias = Annotated[
+    bool, typer.Option("--truncate", help="Cut texts that are too long. Default: they are bad rows.")
+]
+
+
+def map_file(
+    model: Annotated[
+        Path, typer.Argument(help="A .pte file, or for texts and prompts also a .gguf file or HF folder.")
+    ],
+    source: Source,
+    output: Output,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--columns", "-c", metavar="INPUT=COLUMN", help="The column of an input. Repeatable."),
+    ] = None,
+    mask: Annotated[
+        str | None, typer.Option("--mask", help="The input that says which elements are real, not padding.")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option("--text-column", help="A column with texts, which are tokenized.")
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option("--image-column", help="A column with images, as paths or bytes of files.")
+    ] = None,
+    mean: Annotated[
+        str, typer.Option("--mean", metavar="R,G,B", help="Is subtracted from pixels, which are in 0..1.")
+    ] = "",
+    std: Annotated[str, typer.Option("--std", metavar="R,G,B", help="Pixels are divided by it.")] = "",
+    prompt: Annotated[
+        str | None, typer.Option("--prompt-column", help="A column with prompts for a language model.")
+    ] = None,
+    max_new_tokens: Annotated[
+        int, typer.Option("-n", "--predict", min=1, help="The largest number of tokens of an answer.")
+    ] = 256,
+    temperature: Annotated[
+        float, typer.Option("--temp", min=0, help="Of answers. 0: always the likeliest token.")
+    ] = 0.0,
+    seed: Annotated[int | None, typer.Option("--seed", "-s", help="Of answers with a temperature.")] = None,
+    truncate: Truncate = False,
+    tokenizer: language.TokenizerPath = None,
+    method: common.MethodName = "forward",
+    batch: BatchRows = None,
+    device: Devices = None,
+    on_error: OnBadRow = ErrorMode.fail,
+    keep: Keep = None,
+    part_rows: PartRows = 10_000,
+    restart: Restart = False,
+    ray: Annotated[bool, typer.Option("--ray", help="Run on a Ray cluster. OUT is a folder.")] = False,
+    actors: Annotated[int, typer.Option("--actors", min=1, help="Processes with a model, with --ray.")] = 1,
+    address: Annotated[
+        str | None, typer.Option("--address", help="Of the Ray cluster. Default: this machine alone.")
+    ] = None,
+) -> None:
+    """Run a model on every row of a file. An interrupted run continues where it stopped."""
+    from pteron.data import FileJob, MapOptions
+
+    is_images = source.is_dir() and not any(source.glob("*.parquet"))
+    options = MapOptions(
+        columns=_columns(columns),
+        mask=mask,
+        batch=batch,
+        devices=tuple(device or ()),
+        method=method,
+        text=text,
+        truncate=truncate,
+        image=image or ("image" if is_images else None),
+        mean=_numbers(mean, "--mean"),
+        std=_numbers(std, "--std"),
+        prompt=prompt,
+        generation={"max_new_tokens": max_new_tokens, "temperature": temperature, "seed": seed},
+        tokenizer=None if tokenizer is None else str(tokenizer),
+    )
+    job = FileJob(source, output, options, on_error.value, chosen(keep), part_rows, restart)
+    if ray:
+        from pteron.ray import map_file_on_ray
+
+        map_file_on_ray(model, job, actors=actors, address=address)
+    else:
+        run_with_progress(model, job)
+
+
+def run_with_progress(model: Path, job: FileJob) -> None:
+    """Run a job in this process, with a progress bar. After Ctrl-C, say how to continue."""
+    from pteron.data import open_mapper, open_table, run_job
+
+    reader = open_table(job.source)
+    mapper = open_mapper(language.ready(model) if _is_text(job.options) else model, job.options)
+    try:
+        with _bar(job.source.name, reader.count) as report:
+            bad = run_job(job, reader, mapper, report)
+    except KeyboardInterrupt:
+        progress_console().print(f"interrupted: the same command continues from {job.parts}", style="yellow")
+        raise typer.Exit(130) from None
+    finally:
+        mapper.close()
+    if bad:
+        what = "left out" if job.on_error == "skip" else "without a result"
+        progress_console().print(f"{plural(bad, 'row')} {what}", style="yellow")
+
+
+def chosen(keep: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if keep is None else tuple(name for name in keep if name)
+
+
+def _is_text(options: MapOptions) -> bool:
+    return options.text is not None or options.prompt is not None
+
+
+def _columns(pairs: Sequence[str] | None) -> dict[str, str] | None:
+    if not pairs:
+        return None
+    split = [pair.partition("=") for pair in pairs]
+    for pair, (name, _, column) in zip(pairs, split, strict=True):
+        if not name or not column:
+            raise typer.BadParameter(f"--columns {pair}: expected INPUT=COLUMN, such as input0=features")
+    return {name: column for name, _, column in split}
+
+
+def _numbers(text: str, option: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        raise typer.BadParameter(f"{option} {text}: expected numbers, such as 0.5,0.5,0.5") from None
+
+
+@contextmanager
+def _bar(name: str, count: int | None) -> Iterator[Callable[[int, int], None]]:
+    """A bar with the finished rows, rows per second, and the time left."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = progress_console()
+    speed = TextColumn("{task.fields[speed]}")
+    columns: Any = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), speed)
+    hidden = not console.is_terminal
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task(name, total=count, speed="")
+
+        def report(done: int, before: int) -> None:
+            seconds = bar.tasks[0].elapsed or 0.0
+            rate = (done - before) / seconds if seconds and done > before else 0.0
+            bar.update(task, completed=done, speed=f"{rate:.1f} rows/s" if rate else "")
+
+        yield report

@@ -1,0 +1,16 @@
+"""Whole files through a model: tables, arrays and images in, tables and arrays out.
+
+`open_mapper` is the model's side. `run_job` reads a file, maps it, and writes a file; an interrupted job
+continues where it stopped. `pteron.ray` and `pteron.spark` use the same mapper.
+"""
+
+from pteron.extras import needs
+
+with needs("data", "to read and write tables"):
+    import pyarrow  # noqa: F401
+
+from pteron.data.job import FileJob, run_job
+from pteron.data.readers import open_table
+from pteron.data.row_mappers import MapOptions, RowMapper, open_mapper
+
+__all__ = ["FileJob", "MapOptions", "RowMapper", "open_mapper", "open_table", "run_job"]

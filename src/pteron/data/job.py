@@ -1,0 +1,158 @@
+"""A whole file through a model. An interrupted job continues where it stopped."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from pteron.data.arrow_columns import result_columns
+from pteron.data.part_files import SUFFIXES, PartFolder
+from pteron.data.readers import TableReader, identity
+from pteron.data.row_mappers import MapOptions, RowMapper, options_digest
+from pteron.errors import InputError, RowError
+from pteron.mapping.row_tables import rows_of
+
+Mode: TypeAlias = Literal["fail", "skip", "column"]
+PART_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class FileJob:
+    """What to do: an input, an output, and what happens to bad rows.
+
+    on_error: "fail" stops at a bad row. "skip" leaves it out. "column" leaves its results empty, and adds a
+        column `error` with the reason.
+    keep: the columns of the input that the output has too. Default: see `TableReader.kept`.
+    """
+
+    source: Path
+    output: Path
+    options: MapOptions
+    on_error: Mode = "fail"
+    keep: tuple[str, ...] | None = None
+    part_rows: int = PART_ROWS
+    restart: bool = False
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the output is a folder of parts, which are not joined."""
+        return self.output.suffix not in SUFFIXES
+
+    @property
+    def parts(self) -> Path:
+        return self.output if self.is_folder else self.output.with_name(f"{self.output.name}.parts")
+
+
+def run_job(
+    job: FileJob,
+    reader: TableReader,
+    mapper: RowMapper,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> int:
+    """Run a job, or the rest of it. Returns the number of bad rows of this run.
+
+    progress: called with the number of finished rows, and of those that an earlier run has finished.
+    """
+    folder = PartFolder(job.parts)
+    manifest = {
+        "input": identity(job.source),
+        "model": mapper.digest,
+        "options": options_digest(job.options),
+        "columns": list(_kept(job, reader)),
+        "part size": job.part_rows,
+        "--on-error": job.on_error,
+    }
+    number = folder.begin(manifest, job.restart)
+    before = done = number * job.part_rows
+    bad = 0
+    progress(done, before)
+    for table, results in _finished(job, reader, mapper, before):
+        bad += sum(isinstance(result, RowError) for result in results)
+        folder.write(number, _part(job, mapper, table, results))
+        number, done = number + 1, done + len(results)
+        progress(done, before)
+    if number == 0:
+        folder.write(0, _part(job, mapper, _no_rows(job, reader), []))
+    if not job.is_folder:
+        folder.finish(job.output)
+    return bad
+
+
+def _kept(job: FileJob, reader: TableReader) -> tuple[str, ...]:
+    if job.keep is not None:
+        return job.keep
+    return () if job.output.suffix in (".npy", ".npz") else reader.kept
+
+
+def _finished(
+    job: FileJob, reader: TableReader, mapper: RowMapper, start: int
+) -> Iterator[tuple[pa.Table, list[Any]]]:
+    """The kept columns and the results of each part."""
+    kept = KeptRows(_kept(job, reader))
+    results: list[Any] = []
+    for result in mapper.map(kept.watch(reader.batches(start))):
+        if isinstance(result, RowError):
+            result = RowError(result.row + start, result.reason)
+            if job.on_error == "fail":
+                raise result
+        results.append(result)
+        if len(results) == job.part_rows:
+            yield kept.take(len(results)), results
+            results = []
+    if results:
+        yield kept.take(len(results)), results
+
+
+class KeptRows:
+    """The columns to keep, of rows that have been read and whose results are still to come."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = list(names)
+        self._batches: deque[pa.RecordBatch] = deque()
+
+    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Mapping[str, Any]]:
+        """The rows of batches, whose columns are kept on the way."""
+        for batch in batches:
+            missing = [name for name in self._names if name not in batch.schema.names]
+            if missing:
+                raise InputError(f"there is no column {missing[0]!r}; the columns are {batch.schema.names}")
+            if self._names:
+                self._batches.append(batch.select(self._names))
+            yield from rows_of(pa.Table.from_batches([batch]))
+
+    def take(self, count: int) -> pa.Table:
+        """The first rows, which are then no longer kept."""
+        taken: list[pa.RecordBatch] = []
+        while count and self._names:
+            batch = self._batches.popleft()
+            taken.append(batch.slice(0, count))
+            if batch.num_rows > count:
+                self._batches.appendleft(batch.slice(count))
+            count -= taken[-1].num_rows
+        return pa.Table.from_batches(taken) if taken else pa.table({})
+
+
+def _no_rows(job: FileJob, reader: TableReader) -> pa.Table:
+    """The kept columns of an input without rows, whose types nobody knows."""
+    return pa.table({name: pa.array([], pa.null()) for name in _kept(job, reader)})
+
+
+def _part(job: FileJob, mapper: RowMapper, kept: pa.Table, results: list[Any]) -> pa.Table:
+    fields = list(mapper.fields)
+    columns = result_columns(fields, results)
+    if job.on_error == "column":
+        fields.append(pa.field("error", pa.string()))
+        texts = [str(r.reason) if isinstance(r, RowError) else None for r in results]
+        columns.append(pa.array(texts, pa.string()))
+    for field in fields:
+        if field.name in kept.column_names:
+            raise InputError(f"the input has a column {field.name!r} too: leave it out with --keep")
+    table = pa.Table.from_arrays([*kept.columns, *columns], schema=pa.schema([*kept.schema, *fields]))
+    if job.on_error == "skip":
+        table = table.filter(pa.array([not isinstance(result, RowError) for result in results], pa.bool_()))
+    return table

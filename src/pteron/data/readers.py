@@ -1,0 +1,171 @@
+"""Files with rows: Parquet, CSV, JSON lines, `.npy`, `.npz`, and folders of images.
+
+A reader gives record batches of Arrow, from any row on, and has only a few of them in memory. Only the arrays
+of a `.npz` file are read whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from pteron.errors import FormatError, InputError
+
+ROWS = 1024  # of a record batch
+IMAGES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+KINDS = ".parquet, .csv, .jsonl, .npy, .npz, a folder of Parquet files or a folder of images"
+
+
+class TableReader(Protocol):
+    count: int | None  # of the rows, if it is known before they are read
+    kept: tuple[str, ...]  # the columns that an output has too, unless others are named
+
+    def batches(self, start: int) -> Iterator[pa.RecordBatch]:
+        """The rows from number `start` on."""
+
+
+def open_table(path: Path) -> TableReader:
+    """A reader for a file or folder, by its name."""
+    if not path.exists():
+        raise InputError(f"there is no file {path}")
+    if path.is_dir():
+        return _open_folder(path)
+    suffix = path.suffix.lower()
+    with _said_of(path):
+        match suffix:
+            case ".parquet":
+                return ParquetReader([path])
+            case ".csv":
+                return StreamReader(path, pyarrow.csv.open_csv)
+            case ".jsonl" | ".ndjson":
+                return StreamReader(path, pyarrow.json.open_json)
+            case ".npy":
+                return ArrayReader({"data": np.load(path, mmap_mode="r", allow_pickle=False)})
+            case ".npz":
+                with np.load(path, allow_pickle=False) as arrays:
+                    return ArrayReader(dict(arrays))
+    raise InputError(f"{path}: expected {KINDS}")
+
+
+def _open_folder(path: Path) -> TableReader:
+    tables = sorted(path.glob("*.parquet"))
+    if tables:
+        with _said_of(path):
+            return ParquetReader(tables)
+    images = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGES)
+    if not images:
+        raise InputError(f"{path}: the folder has neither .parquet files nor images")
+    return ImageReader(path, images)
+
+
+def identity(path: Path) -> list[list[Any]]:
+    """The name, size and time of change of each file. It changes when the input does."""
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    stats = [(file, file.stat()) for file in files]
+    return [[file.name, stat.st_size, stat.st_mtime_ns] for file, stat in stats]
+
+
+@contextmanager
+def _said_of(path: Path) -> Iterator[None]:
+    """Name the file in errors of the libraries."""
+    try:
+        yield
+    except (pa.ArrowException, ValueError, EOFError) as error:
+        raise FormatError(f"{path} cannot be read: {error}") from error
+
+
+class ParquetReader:
+    def __init__(self, paths: list[Path]) -> None:
+        self._paths = paths
+        self._counts = [pyarrow.parquet.read_metadata(path).num_rows for path in paths]
+        self.count: int | None = sum(self._counts)
+        self.kept = tuple(pyarrow.parquet.read_schema(paths[0]).names)
+
+    def batches(self, start: int) -> Iterator[pa.RecordBatch]:
+        for path, count in zip(self._paths, self._counts, strict=True):
+            if start >= count:
+                start -= count
+                continue
+            with _said_of(path), pyarrow.parquet.ParquetFile(path) as file:
+                groups, skipped = _groups_from(file.metadata, start)
+                yield from _without_first(skipped, file.iter_batches(ROWS, row_groups=groups))
+            start = 0
+
+
+def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:
+    """The row groups from the one with row `start` on, and the rows to skip in the first of them."""
+    number = 0
+    while start >= metadata.row_group(number).num_rows:
+        start -= metadata.row_group(number).num_rows
+        number += 1
+    return list(range(number, metadata.num_row_groups)), start
+
+
+class StreamReader:
+    """CSV or JSON lines. The types of the columns are those of the first megabyte."""
+
+    def __init__(self, path: Path, open_stream: Any) -> None:
+        self._path = path
+        self._open = open_stream
+        self.count: int | None = None
+        with open_stream(path) as stream:
+            self.kept = tuple(stream.schema.names)
+
+    def batches(self, start: int) -> Iterator[pa.RecordBatch]:
+        with _said_of(self._path), self._open(self._path) as stream:
+            yield from _without_first(start, stream)
+
+
+class ArrayReader:
+    """The rows of arrays are their elements along the first dimension."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"its arrays should have one length, but they have {lengths}")
+        self._arrays = arrays
+        self.count: int | None = next(iter(lengths.values()))
+        self.kept: tuple[str, ...] = ()
+
+    def batches(self, start: int) -> Iterator[pa.RecordBatch]:
+        assert self.count is not None
+        for first in range(start, self.count, ROWS):
+            columns = [_arrow_array(array[first : first + ROWS]) for array in self._arrays.values()]
+            yield pa.RecordBatch.from_arrays(columns, names=list(self._arrays))
+
+
+def _arrow_array(array: np.ndarray[Any, Any]) -> pa.Array:
+    array = np.ascontiguousarray(array)
+    return pa.array(array) if array.ndim == 1 else pa.FixedShapeTensorArray.from_numpy_ndarray(array)
+
+
+class ImageReader:
+    """A row is the path of an image. The image itself is read when the row is prepared."""
+
+    def __init__(self, folder: Path, paths: list[Path]) -> None:
+        self._folder = folder
+        self._paths = paths
+        self.count: int | None = len(paths)
+        self.kept: tuple[str, ...] = ("path",)
+
+    def batches(self, start: int) -> Iterator[pa.RecordBatch]:
+        for first in range(start, len(self._paths), ROWS):
+            some = self._paths[first : first + ROWS]
+            names = pa.array([str(path.relative_to(self._folder)) for path in some])
+            files = pa.array([str(path.absolute()) for path in some])
+            yield pa.RecordBatch.from_arrays([names, files], names=["path", "image"])
+
+
+def _without_first(count: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if count < batch.num_rows:
+            yield batch.slice(count)
+        count = max(0, count - batch.num_rows)

@@ -1,0 +1,243 @@
+"""What maps rows to results: a program on arrays, texts or images, or a language model on prompts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from pteron.data.arrow_columns import column_type
+from pteron.data.images import image_array
+from pteron.errors import InputError, PteronError, RowError
+from pteron.llm import Embedder, LanguageModel, Tokenizer, load_embedder
+from pteron.llm import load as load_language_model
+from pteron.llm.embedder import is_embedder
+from pteron.llm.model import Companions, is_source, model_file
+from pteron.llm.tokenizer import prompt_worker
+from pteron.loading import load
+from pteron.program import Program
+
+PROMPTS = 64  # that a language model gets at once; it runs as many of them together as it can
+
+
+@dataclass(frozen=True, slots=True)
+class MapOptions:
+    """Which columns go into a model, and how. It can be pickled.
+
+    columns, mask, batch, devices: see `Program.map`. method: the program's method.
+    text: the column with texts that are tokenized for the first input; truncate: cut texts that are too long.
+    image: the column with images, as paths or bytes; mean and std: see `image_array`.
+    prompt: the column with prompts for a language model; generation: its options (see `pteron.llm.Options`).
+    tokenizer: a tokenizer.json. Default: the one in the model or beside it.
+    """
+
+    columns: Mapping[str, str] | None = None
+    mask: str | None = None
+    batch: int | None = None
+    devices: tuple[str | int, ...] = ()
+    method: str = "forward"
+    text: str | None = None
+    truncate: bool = False
+    image: str | None = None
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    prompt: str | None = None
+    generation: Mapping[str, Any] = field(default_factory=dict)
+    tokenizer: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("text", "image", "prompt") if getattr(self, name)]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)} cannot be used together: they fill the same input")
+
+
+class RowMapper(Protocol):
+    fields: list[pa.Field]  # the columns of the results
+    reads: list[str]  # the columns that it reads, in the order of the model's inputs
+    digest: str  # of the model
+
+    def map(self, rows: Iterator[Mapping[str, Any]]) -> Iterator[Any]:
+        """A result per row, in order: a tuple with a value per field, or a RowError."""
+
+    def close(self) -> None: ...
+
+
+def open_mapper(model: str | Path, options: MapOptions) -> RowMapper:
+    """Load a model for rows. GGUF files and Hugging Face folders are converted, or found in the cache."""
+    if options.prompt is not None:
+        return PromptMapper(Path(model), options)
+    path = Path(model_file(Path(model)))
+    if options.text is not None and is_embedder(path):
+        return ProgramMapper.of_embedder(path, options)
+    if is_source(Path(model)):
+        raise InputError(f"{model}: say which column has the texts, or the prompts of a language model")
+    return ProgramMapper.of_program(path, options)
+
+
+class ProgramMapper:
+    """A program on the columns of rows."""
+
+    def __init__(self, program: Program, options: MapOptions, owner: Program | Embedder) -> None:
+        self._program = program
+        self._owner = owner
+        self._options = options
+        self._prepare: Any = None
+        self._tokenizer: Tokenizer | None = None
+        self._columns: Any = options.columns
+        method = program.method(options.method)
+        self.fields = [pa.field(info.name, column_type(info)) for info in method.outputs]
+        self.reads = self._columns_read([info.name for info in method.inputs])
+        self.digest = program.file.digest()
+
+    @classmethod
+    def of_program(cls, path: Path, options: MapOptions) -> ProgramMapper:
+        program = load(path, device=_first_device(options))
+        try:
+            made = cls(program, options, program)
+            if options.text is not None:
+                made._read_texts(Companions(program, path), options)
+            elif options.image is not None:
+                info = program.method(options.method).inputs[0]
+                made._prepare = partial(_image_of, options, info)
+            return made
+        except BaseException:
+            program.close()
+            raise
+
+    @classmethod
+    def of_embedder(cls, path: Path, options: MapOptions) -> ProgramMapper:
+        embedder = load_embedder(path, tokenizer=options.tokenizer, device=_first_device(options))
+        made = cls(embedder.program, options, embedder)
+        made._prepare = partial(_embedder_tokens, embedder, options)
+        made.fields = [made.fields[0].with_name("embedding")]
+        return made
+
+    def _read_texts(self, found: Companions, options: MapOptions) -> None:
+        worker = prompt_worker()
+        self._tokenizer = (
+            Tokenizer.from_file(options.tokenizer, worker=worker)
+            if options.tokenizer
+            else found.tokenizer(worker)
+        )
+        shape = self._program.method(options.method).inputs[0].max_shape
+        if len(shape) != 2:
+            raise InputError(f"the first input should be tokens [batch, length], but it has shape {shape}")
+        self._prepare = partial(_tokens_of, self._tokenizer, shape[1], options)
+
+    def _columns_read(self, inputs: list[str]) -> list[str]:
+        column = self._options.text or self._options.image
+        if column is not None:
+            return [column]
+        columns = self._options.columns
+        return inputs if columns is None else [columns[name] for name in inputs if name in columns]
+
+    def map(self, rows: Iterator[Mapping[str, Any]]) -> Iterator[Any]:
+        options = self._options
+        results = self._program.map(
+            rows,
+            self._columns if self._prepare is None else None,
+            method=options.method,
+            devices=options.devices if len(options.devices) > 1 else None,
+            mask=options.mask,
+            batch=options.batch,
+            prepare=self._prepare,
+            on_error="return",
+        )
+        several = len(self.fields) > 1
+        return (r if several or isinstance(r, RowError) else (r,) for r in results)
+
+    def close(self) -> None:
+        if self._tokenizer is not None:
+            self._tokenizer.close()
+        self._owner.close()
+
+
+def _first_device(options: MapOptions) -> str | int | None:
+    return options.devices[0] if options.devices else None
+
+
+def _value(row: Mapping[str, Any], column: str) -> Any:
+    if column not in row:
+        raise InputError(f"there is no column {column!r}; the columns are {', '.join(row)}")
+    return row[column]
+
+
+def _text(row: Mapping[str, Any], column: str) -> str:
+    text = _value(row, column)
+    if not isinstance(text, str):
+        raise InputError(f"column {column!r}: expected a text, got a {type(text).__name__}")
+    return text
+
+
+def _image_of(options: MapOptions, info: Any, row: Mapping[str, Any]) -> Any:
+    return image_array(_value(row, options.image or ""), info, options.mean, options.std)
+
+
+def _embedder_tokens(embedder: Embedder, options: MapOptions, row: Mapping[str, Any]) -> Any:
+    (tokens,) = embedder.encode(_text(row, options.text or ""), truncate=options.truncate)
+    return np.array(tokens, np.int64)
+
+
+def _tokens_of(tokenizer: Tokenizer, most: int, options: MapOptions, row: Mapping[str, Any]) -> Any:
+    tokens = tokenizer.encode(_text(row, options.text or ""))
+    if len(tokens) > most and not options.truncate:
+        raise InputError(
+            f"the text has {len(tokens)} tokens, but the program takes {most}: cut it (truncate)"
+        )
+    return np.array(tokens[:most], np.int64)
+
+
+class PromptMapper:
+    """A language model on prompts: texts, or lists of messages."""
+
+    def __init__(self, path: Path, options: MapOptions) -> None:
+        self._model: LanguageModel = load_language_model(
+            path, tokenizer=options.tokenizer, device=_first_device(options)
+        )
+        self._options = options
+        self.fields = [pa.field("answer", pa.string()), pa.field("finish_reason", pa.string())]
+        self.reads = [options.prompt or ""]
+        self.digest = self._model.identity
+
+    def map(self, rows: Iterator[Mapping[str, Any]]) -> Iterator[Any]:
+        number = 0
+        while some := list(islice(rows, PROMPTS)):
+            yield from self._answers(number, some)
+            number += len(some)
+
+    def _answers(self, first: int, rows: list[Mapping[str, Any]]) -> list[Any]:
+        answers: dict[int, Any] = {}
+        prompts: dict[int, Any] = {}
+        for number, row in enumerate(rows, first):
+            try:
+                prompts[number] = self._model.encode(_prompt(row, self._options.prompt or ""))
+            except PteronError as error:
+                answers[number] = RowError(number, error)
+        made = self._model.generate(list(prompts.values()), **self._options.generation) if prompts else []
+        for number, answer in zip(prompts, made, strict=True):
+            answers[number] = (answer.text, answer.finish_reason)
+        return [answers[number] for number in range(first, first + len(rows))]
+
+    def close(self) -> None:
+        self._model.close()
+
+
+def _prompt(row: Mapping[str, Any], column: str) -> Any:
+    prompt = _value(row, column)
+    if isinstance(prompt, str):
+        return prompt
+    if isinstance(prompt, (list, np.ndarray)) and len(prompt) and isinstance(prompt[0], Mapping):
+        return list(prompt)
+    raise InputError(f"column {column!r}: expected a text or messages, got a {type(prompt).__name__}")
+
+
+def options_digest(options: MapOptions) -> str:
+    """Changes when an option does."""
+    return hashlib.sha256(repr(options).encode()).hexdigest()

@@ -1,0 +1,93 @@
+"""`pteron map --ray`: the same job as a pipeline of Ray Data, which schedules, retries and shows progress."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import ray
+import ray.data
+
+from pteron.data.job import FileJob
+from pteron.data.part_files import join
+from pteron.data.readers import open_table
+from pteron.data.table_predictor import TablePredictor
+from pteron.errors import InputError
+
+BATCH = 1024  # rows that an actor gets at once; it finds rows of similar length among them
+
+
+def map_file_on_ray(
+    model: str | Path,
+    job: FileJob,
+    *,
+    actors: int = 1,
+    address: str | None = None,
+    predictor: type[TablePredictor] = TablePredictor,
+    batch_rows: int = BATCH,
+) -> None:
+    """Run a job on a Ray cluster. The paths must be the same on all its machines.
+
+    An actor that dies is started again, and its rows are run again. Only whole parts are written.
+    """
+    parts = job.parts
+    if parts.exists() and job.restart:
+        shutil.rmtree(parts)
+    if parts.exists() and any(parts.iterdir()):
+        raise InputError(f"{parts} is not empty: start again with --restart, or choose another output")
+    options = {**asdict(job.options), "on_error": job.on_error, "keep": job.keep}
+    if job.keep is None:
+        options["keep"] = open_table(job.source).kept
+    with _connected(address):
+        ray.data.DataContext.get_current().execution_options.preserve_order = True
+        rows = _read(job.source.absolute())
+        results = rows.map_batches(
+            predictor,
+            fn_constructor_args=(str(Path(model).absolute()),),
+            fn_constructor_kwargs=options,
+            batch_format="pyarrow",
+            batch_size=batch_rows,
+            compute=ray.data.ActorPoolStrategy(size=actors),
+            # An actor works on a GPU. If it reserved a CPU, readers and writers might find none.
+            num_cpus=0,
+            scheduling_strategy="SPREAD",
+        )
+        results.write_parquet(str(parts.absolute()))
+    if not job.is_folder:
+        join(sorted(parts.glob("*.parquet")), job.output)
+        shutil.rmtree(parts)
+
+
+@contextmanager
+def _connected(address: str | None) -> Iterator[None]:
+    """Connect to a cluster, or start one on this machine. A connection that is already there is kept."""
+    if ray.is_initialized():
+        yield
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray.init(address=address, **({} if address else {"include_dashboard": False}))
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _read(source: Path) -> Any:
+    """The rows of a file, read by Ray's own readers where it has one."""
+    path = str(source)
+    match source.suffix.lower():
+        case ".csv":
+            return ray.data.read_csv(path)
+        case ".jsonl" | ".ndjson":
+            return ray.data.read_json(path, lines=True)
+        case ".npy":
+            return ray.data.read_numpy(path)
+    if source.suffix.lower() == ".parquet" or any(source.glob("*.parquet")):
+        return ray.data.read_parquet(path)
+    return ray.data.from_arrow([pa.Table.from_batches([batch]) for batch in open_table(source).batches(0)])

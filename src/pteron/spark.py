@@ -1,0 +1,40 @@
+"""Pteron on Spark: a model for `pyspark.ml.functions.predict_batch_udf`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pteron.data.table_predictor import TablePredictor
+from pteron.errors import InputError
+
+
+def predict_batch(model: str | Path, **options: Any) -> Callable[[], Callable[..., Any]]:
+    """What `predict_batch_udf` takes: a function that loads the model, once per process.
+
+    from pyspark.ml.functions import predict_batch_udf
+    embed = predict_batch_udf(pteron.spark.predict_batch("minilm.pte", text="text"),
+                              return_type=ArrayType(FloatType()), batch_size=1024)
+    table.withColumn("embedding", embed("text"))
+
+    The columns of a call are the inputs of the program, in order, or its texts or prompts. Several outputs
+    are fields of a struct. The options are those of `pteron.data.MapOptions`.
+    """
+    path = str(Path(model).absolute())
+    if "columns" in options:
+        raise InputError("columns: a UDF gets its columns in the order of the program's inputs")
+
+    def load() -> Callable[..., Any]:
+        predictor = TablePredictor(path, keep=(), **options)
+        names = predictor.reads
+
+        def predict(*columns: np.ndarray[Any, Any]) -> Any:
+            results = predictor(dict(zip(names, columns)))  # noqa: B905  a mask has no column
+            return next(iter(results.values())) if len(results) == 1 else results
+
+        return predict
+
+    return load

@@ -1,0 +1,239 @@
+"""`pteron map`: files of many kinds in and out, bad rows, and runs that continue."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import pteron
+from pteron.data import FileJob, MapOptions, open_mapper, open_table, run_job
+from pteron.errors import FormatError, InputError, RowError
+from tests.support import DATA
+from tests.support.cli import pteron_cli
+
+MODEL = DATA / "emb_dyn.pte"  # numbers in, vectors of 64 out, up to 16 at once
+COUNT = 100
+NUMBERS = [(7 * n) % 10 for n in range(COUNT)]
+
+
+@pytest.fixture(scope="module")
+def vectors(device) -> np.ndarray[Any, Any]:
+    """The vector of each number, by calls of one row."""
+    with pteron.load(MODEL, device=device) as program:
+        rows = [program(np.array([number])) for number in NUMBERS]
+    return np.concatenate(rows)
+
+
+def table(numbers: list[Any] = NUMBERS) -> pa.Table:
+    return pa.table(
+        {"id": [f"row {n}" for n in range(len(numbers))], "number": pa.array(numbers, pa.int64())}
+    )
+
+
+def write(path: Path, numbers: list[Any] = NUMBERS) -> Path:
+    match path.suffix:
+        case ".parquet":
+            pyarrow.parquet.write_table(table(numbers), path, row_group_size=13)
+        case ".csv":
+            pyarrow.csv.write_csv(table(numbers), path)
+        case ".jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in table(numbers).to_pylist()))
+        case ".npy":
+            np.save(path, np.array(numbers))
+        case ".npz":
+            np.savez(path, number=np.array(numbers), other=np.zeros((len(numbers), 2, 3)))
+    return path
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The columns of an output."""
+    match path.suffix:
+        case ".npy":
+            return {"output0": np.load(path)}
+        case ".npz":
+            return dict(np.load(path))
+        case ".csv":
+            columns = pyarrow.csv.read_csv(path).to_pydict()
+            return columns | {"output0": np.array([json.loads(v) for v in columns["output0"]])}
+        case ".jsonl":
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            return {name: [row[name] for row in rows] for name in rows[0]}
+    return pyarrow.parquet.read_table(path).to_pydict()
+
+
+def run(source: Path, output: Path, **options: Any) -> int:
+    job = FileJob(source, output, MapOptions(columns={"input0": "number"}), **options)
+    mapper = open_mapper(MODEL, job.options)
+    try:
+        return run_job(job, open_table(source), mapper)
+    finally:
+        mapper.close()
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl", ".npz"])
+def test_kinds_of_inputs(suffix: str, tmp_path: Path, vectors: Any) -> None:
+    source, output = write(tmp_path / f"in{suffix}"), tmp_path / "out.parquet"
+    pteron_cli("map", MODEL, source, output, "-c", "input0=number", "--part-rows", 33)
+    made = read(output)
+    np.testing.assert_array_equal(made["output0"], vectors)
+    assert suffix == ".npz" or (made["id"], made["number"]) == (table()["id"].to_pylist(), NUMBERS)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [source.name, "out.parquet"]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl", ".npy", ".npz"])
+def test_kinds_of_outputs(suffix: str, tmp_path: Path, vectors: Any) -> None:
+    output = tmp_path / f"out{suffix}"
+    pteron_cli("map", MODEL, write(tmp_path / "in.npy"), output, "--part-rows", 40)
+    np.testing.assert_array_equal(np.array(read(output)["output0"], np.float32), vectors)
+
+
+def test_folders_of_tables(tmp_path: Path, vectors: Any) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number, start in enumerate((0, 30, 30, 77)):  # the second file has no rows
+        end = (30, 30, 77, COUNT)[number]
+        pyarrow.parquet.write_table(table().slice(start, end - start), folder / f"{number}.parquet")
+    run(folder, tmp_path / "out", keep=(), part_rows=40)
+    assert sorted(p.name for p in (tmp_path / "out").glob("*.parquet")) == [
+        f"part-{number:06d}.parquet" for number in range(3)
+    ]
+    np.testing.assert_array_equal(read(tmp_path / "out")["output0"], vectors)
+    assert list(read(tmp_path / "out")) == ["output0"]
+
+
+@pytest.mark.parametrize("start", [0, 1, 13, 29, 30, 31, 99, 100, 5000])
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl", ".npy"])
+def test_readers_start_anywhere(suffix: str, start: int, tmp_path: Path) -> None:
+    batches = list(open_table(write(tmp_path / f"in{suffix}")).batches(start))
+    name = "data" if suffix == ".npy" else "number"
+    assert [n for batch in batches for n in batch.column(name).to_pylist()] == NUMBERS[start:]
+
+
+class TestContinuing:
+    """An interrupted run leaves whole parts. The next run does the rest, and the output is the same."""
+
+    def interrupted(self, source: Path, output: Path, after: int, **options: Any) -> None:
+        reader = open_table(source)
+        batches = reader.batches
+
+        def broken(start: int) -> Iterator[Any]:
+            for batch in batches(start):
+                yield batch.slice(0, after - start)
+                raise KeyboardInterrupt
+
+        reader.batches = broken  # type: ignore[method-assign]
+        job = FileJob(source, output, MapOptions(columns={"input0": "number"}), part_rows=10, **options)
+        mapper = open_mapper(MODEL, job.options)
+        with pytest.raises(KeyboardInterrupt):
+            run_job(job, reader, mapper)
+        mapper.close()
+
+    def test_the_rest_is_done(self, tmp_path: Path, vectors: Any) -> None:
+        source, output = write(tmp_path / "in.jsonl"), tmp_path / "out.parquet"
+        self.interrupted(source, output, after=75)
+        parts = sorted((tmp_path / "out.parquet.parts").glob("*.parquet"))
+        assert not output.exists() and 1 <= len(parts) <= 7
+        before = {part: part.stat().st_mtime_ns for part in parts}
+        self.interrupted(source, output, after=95)
+        assert {part: part.stat().st_mtime_ns for part in parts} == before, "no part is made twice"
+        run(source, output, part_rows=10)
+        made = read(output)
+        np.testing.assert_array_equal(made["output0"], vectors)
+        assert made["number"] == NUMBERS
+
+    def test_a_half_written_part_does_not_count(self, tmp_path: Path, vectors: Any) -> None:
+        source, output = write(tmp_path / "in.jsonl"), tmp_path / "out.parquet"
+        self.interrupted(source, output, after=75)
+        parts = tmp_path / "out.parquet.parts"
+        (parts / ".part-000007.parquet.1.tmp").write_bytes(b"PAR1")
+        run(source, output, part_rows=10)
+        np.testing.assert_array_equal(read(output)["output0"], vectors)
+
+    def test_another_input_is_refused(self, tmp_path: Path, vectors: Any) -> None:
+        source, output = write(tmp_path / "in.jsonl"), tmp_path / "out.parquet"
+        self.interrupted(source, output, after=75)
+        write(source, NUMBERS[::-1])
+        os.utime(source, ns=(1, 1))
+        with pytest.raises(InputError, match="begun with another input, so its parts do not belong"):
+            run(source, output, part_rows=10)
+        with pytest.raises(InputError, match="another input and part size"):
+            run(source, output, part_rows=11)
+        run(source, output, part_rows=11, restart=True)
+        np.testing.assert_array_equal(read(output)["output0"], vectors[::-1])
+
+    def test_a_folder_with_other_files_is_refused(self, tmp_path: Path) -> None:
+        write(tmp_path / "in.npy")
+        with pytest.raises(InputError, match=r"is not empty and has no _manifest\.json"):
+            run(tmp_path / "in.npy", tmp_path)
+
+
+class TestBadRows:
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Path:
+        numbers: list[Any] = list(NUMBERS)
+        numbers[17], numbers[55] = 10**6, None
+        return write(tmp_path / "in.jsonl", numbers)
+
+    def test_fail(self, source: Path, tmp_path: Path) -> None:
+        with pytest.raises(RowError, match=r"row 17: input0: element .* is 1000000"):
+            run(source, tmp_path / "out.parquet", part_rows=10)
+        with pytest.raises(RowError, match="row 17: input0"):  # the number counts from the input's start
+            run(source, tmp_path / "out.parquet", part_rows=10)
+
+    def test_skip(self, source: Path, tmp_path: Path, vectors: Any) -> None:
+        assert run(source, tmp_path / "out.parquet", on_error="skip", part_rows=10) == 2
+        made = read(tmp_path / "out.parquet")
+        good = [n for n in range(COUNT) if n not in (17, 55)]
+        assert made["id"] == [f"row {n}" for n in good]
+        np.testing.assert_array_equal(made["output0"], vectors[good])
+
+    def test_column(self, source: Path, tmp_path: Path, vectors: Any) -> None:
+        assert run(source, tmp_path / "out.parquet", on_error="column", part_rows=10) == 2
+        made = read(tmp_path / "out.parquet")
+        errors = {n: error for n, error in enumerate(made["error"]) if error}
+        assert list(errors) == [17, 55]
+        assert errors[55] == "input0: the value is missing"
+        assert made["output0"][17] is None and made["output0"][55] is None
+        np.testing.assert_array_equal(made["output0"][18], vectors[18])
+
+    def test_the_command_says_how_many(self, source: Path, tmp_path: Path) -> None:
+        arguments = ("map", MODEL, source, tmp_path / "out.csv", "-c", "input0=number", "--on-error", "skip")
+        assert "2 rows left out" in pteron_cli(*arguments).stderr
+
+
+def test_no_rows(tmp_path: Path) -> None:
+    run(write(tmp_path / "in.parquet", []), tmp_path / "out.parquet")
+    assert read(tmp_path / "out.parquet") == {"id": [], "number": [], "output0": []}
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no file"):
+        open_table(tmp_path / "none.csv")
+    with pytest.raises(InputError, match=r"expected \.parquet, \.csv"):
+        open_table(DATA / "emb_dyn.pte")
+    with pytest.raises(InputError, match=r"neither \.parquet files nor images"):
+        open_table(tmp_path)
+    for suffix in (".parquet", ".npy", ".npz"):
+        broken = tmp_path / f"broken{suffix}"
+        broken.write_bytes(b"PK not a file")
+        with pytest.raises((FormatError, InputError), match="cannot be read"):
+            open_table(broken)
+
+
+def test_bad_options(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.parquet")
+    bad = pteron_cli("map", MODEL, source, tmp_path / "out.csv", "-c", "number", code=2)
+    assert "expected INPUT=COLUMN" in bad.stderr
+    with pytest.raises(InputError, match="there is no column 'x'; the columns are"):
+        run(source, tmp_path / "out.parquet", keep=("x",))
+    with pytest.raises(InputError, match="text and image cannot be used together"):
+        MapOptions(text="a", image="b")
