@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pteron.cli.terminal import markdown_table
 
 if TYPE_CHECKING:
-    from pteron.llm import LanguageModel
+    from pteron.llm import LanguageModel, Stream
     from pteron.llm.batch import Batch
 
 LONG, SHORT = 1000, 20  # tokens of the prompt that is being read, and of the one that arrives meanwhile
 READ_BEFORE = 4  # steps of the long prompt before the short one arrives
+WARM_UPS = 3  # until the pace is found, and all shapes were seen
 
 
 @dataclass(slots=True)
@@ -106,33 +107,31 @@ class ParallelRunner:
         times: list[float] = []
         pace = Pace(self._model.max_length)
         batch = Batch(self._model, pace, lambda rows, seconds: times.append(seconds))
-        room = self._model.context_length - 2
-        long, short = min(LONG, room), min(SHORT, room)
         try:
-            self._read_once(batch, short, long)  # warm-up
-            self._read_once(batch, short, long)
-            batch.add(self._stream(long))
-            for _ in range(READ_BEFORE):
-                batch.step()
-            times.clear()
-            arrived = time.perf_counter()
-            batch.step()  # it has begun already
-            newcomer = self._stream(short)
-            batch.add(newcomer)
-            while not any(stream is newcomer for stream, _ in batch.step()):
-                pass
-            return Arrival(long, short, time.perf_counter() - arrived, median(times))
+            for _ in range(WARM_UPS):
+                self._arrive(batch, times)
+            return self._arrive(batch, times)
         finally:
             batch.close()
             self._model.sessions.close()
 
-    def _read_once(self, batch: Batch, *lengths: int) -> None:
-        for length in lengths:
-            batch.add(self._stream(length))
-        while len(batch):
+    def _arrive(self, batch: Batch, times: list[float]) -> Arrival:
+        room = self._model.context_length - 2
+        long, short = self._stream(min(LONG, room)), self._stream(min(SHORT, room))
+        batch.add(long)
+        for _ in range(READ_BEFORE):
             batch.step()
+        times.clear()
+        arrived = time.perf_counter()
+        batch.step()  # it has begun already
+        batch.add(short)
+        while not any(stream is short for stream, _ in batch.step()):
+            pass
+        seconds = time.perf_counter() - arrived
+        batch.remove(long)
+        return Arrival(len(long.prompt), len(short.prompt), seconds, median(times))
 
-    def _stream(self, length: int) -> Any:
+    def _stream(self, length: int) -> Stream:
         return self._model.stream(self._tokens(length), max_new_tokens=1, eos_token_id=[])
 
     def _tokens(self, count: int) -> list[int]:

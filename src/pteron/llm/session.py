@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 import numpy as np
 
 from pteron.errors import PteronError
+from pteron.gpu.state import State
 from pteron.llm.decoder import Decoder, Segment
 from pteron.llm.options import Options
 from pteron.llm.session_file import SavedSession, read_session, write_session
@@ -32,7 +33,7 @@ class Session:
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
         self._decoder: Decoder = model.decoder
-        self._state = self._decoder.new_state()
+        self._state = model.sessions.new_state(model.decoder)
         self._turn: weakref.ref[Stream] | None = None
         self._lock = threading.RLock()
         self.tokens: list[int] = []  # the tokens in the KV state
@@ -96,7 +97,7 @@ class Session:
             self._end_turn()
             self._turn = stream
             if not self._decoder.method.owns(self._state):  # the state was lost with its device
-                self._state = self._decoder.new_state()
+                self._state = self._model.sessions.new_state(self._decoder)
                 self.tokens.clear()
         try:
             yield
@@ -165,7 +166,7 @@ class SessionPool:
     def __init__(self) -> None:
         self._idle: list[Session] = []
         self._busy: list[Session] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def __len__(self) -> int:
         """The number of idle sessions."""
@@ -180,6 +181,17 @@ class SessionPool:
             with self._lock:
                 self._busy.remove(session)
                 self._idle.append(session)
+
+    def new_state(self, decoder: Decoder) -> State:
+        """KV caches for a session. If there is no room, idle sessions are closed, the oldest first."""
+        while True:
+            try:
+                return decoder.new_state()
+            except PteronError:
+                with self._lock:
+                    if not self._idle:
+                        raise
+                    self._idle.pop(0).close()
 
     def known(self, prompt: Sequence[int]) -> int:
         """How many first tokens of a prompt are in a KV state."""
