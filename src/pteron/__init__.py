@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pteron.method import Method
     from pteron.program import Program
     from pteron.report.check import check
+    from pteron.verifying import verify
 
 __version__ = "0.1.0"
 
@@ -54,6 +55,7 @@ __all__ = [
     "load",
     "open_device",
     "profile",
+    "verify",
 ]
 
 # Imported at first use: reading a file needs no GPU library, and `pteron --help` needs none of them.
@@ -70,6 +72,7 @@ _HOMES = {
     "load": "pteron.loading",
     "open_device": "pteron.devices",
     "profile": "pteron.measure.profile",
+    "verify": "pteron.verifying",
 }
 
 

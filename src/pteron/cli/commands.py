@@ -25,6 +25,7 @@ from pteron.cli.run import run
 from pteron.cli.serve import serve
 from pteron.cli.terminal import complain, in_words
 from pteron.cli.tune import tune
+from pteron.cli.verify import verify
 from pteron.errors import PteronError
 
 
@@ -85,6 +86,7 @@ app.command()(compare)
 app.add_typer(cache.app, name="cache")
 app.command()(export)
 app.command()(check)
+app.command()(verify)
 app.command()(profile)
 app.command()(bench)
 app.command()(tune)

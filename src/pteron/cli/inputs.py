@@ -14,7 +14,7 @@ import numpy as np
 import typer
 
 from pteron.cli.arguments import in_order, parse_shape, split_name
-from pteron.report.inspect import sample_ranges
+from pteron.verifying.samples import random_arrays
 
 if TYPE_CHECKING:
     from pteron.method import IOInfo, Method
@@ -39,7 +39,7 @@ def make_inputs(
     given: dict[str, Given] = {name: _read(text) for name, text in values.items()}
     shapeless = [name for name, info in infos.items() if info.is_tensor and not _is_array(given, name)]
     sizes = {name: parse_shape(text) for name, text in in_order(shapes, shapeless, "--shape").items()}
-    fillers = {"random": _random(method, seed), "zeros": _constant(0), "ones": _constant(1)}
+    fillers = {"random": random_arrays(method, seed), "zeros": _constant(0), "ones": _constant(1)}
     return {
         name: _complete(info, given.get(name), sizes.get(name, info.max_shape), fillers[fill], fill)
         for name, info in infos.items()
@@ -129,23 +129,3 @@ def _complete(info: IOInfo, given: Given | None, shape: tuple[int, ...], fill: F
 
 def _constant(value: int) -> Fill:
     return lambda info, shape: np.full(shape, value, info.array_dtype)
-
-
-def _random(method: Method, seed: int) -> Fill:
-    """Normal floats, random booleans, and integers in the range that the program accepts."""
-    generator = np.random.default_rng(seed)
-    ranges: dict[str, tuple[int, int]] | None = None
-
-    def draw(info: IOInfo, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-        nonlocal ranges
-        dtype = np.dtype(info.array_dtype)
-        if dtype.kind in "fc":
-            return generator.standard_normal(shape).astype(dtype)
-        if dtype.kind == "b":
-            return generator.integers(0, 2, shape).astype(dtype)
-        if ranges is None:
-            ranges = sample_ranges(method.graph)
-        low, high = ranges.get(info.name, (0, 9))
-        return generator.integers(low, high, shape, dtype, endpoint=True)
-
-    return draw

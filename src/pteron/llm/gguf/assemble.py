@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pteron.pte import schema, vulkan, write_delegate
-from pteron.pte.schema import EValue, ExecutionPlan, ScalarType, TensorShapeDynamism
+from pteron.pte.delegate_plan import LEAF, PortType, as_tree, delegate_plan, tree_node
+from pteron.pte.schema import EValue, ExecutionPlan, ScalarType
 
 Blob = bytes | memoryview
 Fact = int | bool | Sequence[int]
 
-ALIGNMENT = 16  # of tensors in planned memory
 CONSTANTS, DELEGATE = 0, 1  # segments; those of named data follow
-_LEAF: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
 
 
 def assemble(
@@ -32,58 +29,9 @@ def assemble(
 
 def _forward(graph: vulkan.VkGraph) -> ExecutionPlan:
     """One call of the delegate. Its first input is the tokens, whose number may vary."""
-    arena = _Arena()
-    values = [
-        arena.tensor(
-            ScalarType.LONG,
-            _largest_shape(graph, value),
-            TensorShapeDynamism.STATIC if number else TensorShapeDynamism.DYNAMIC_BOUND,
-        )
-        for number, value in enumerate(graph.input_ids)
-    ]
-    values += [
-        arena.tensor(ScalarType.FLOAT, _largest_shape(graph, value), TensorShapeDynamism.STATIC)
-        for value in graph.output_ids
-    ]
-    count, places = len(graph.input_ids), tuple(range(len(values)))
-    call = schema.Instruction(schema.DelegateCall(0, places))
-    where = schema.BackendDelegateDataReference(schema.DataLocation.SEGMENT, DELEGATE)
-    return ExecutionPlan(
-        name="forward",
-        container_meta_type=schema.ContainerMetadata(_tree(_arguments(count)), _tree(_LEAF)),
-        values=tuple(EValue(value) for value in values),
-        inputs=places[:count],
-        outputs=places[count:],
-        chains=(schema.Chain(inputs=(), outputs=(), instructions=(call,)),),
-        delegates=(schema.BackendDelegate(vulkan.BACKEND_ID, where),),
-        non_const_buffer_sizes=(0, arena.size),
-    )
-
-
-class _Arena:
-    """Planned memory for the tensors outside the delegate."""
-
-    def __init__(self) -> None:
-        self.size = 0
-
-    def tensor(
-        self, kind: ScalarType, sizes: tuple[int, ...], dynamism: TensorShapeDynamism
-    ) -> schema.Tensor:
-        tensor = schema.Tensor(
-            scalar_type=kind,
-            sizes=sizes,
-            dim_order=tuple(range(len(sizes))),
-            allocation_info=schema.AllocationDetails(1, self.size),
-            shape_dynamism=dynamism,
-        )
-        self.size += tensor.nbytes + -tensor.nbytes % ALIGNMENT
-        return tensor
-
-
-def _largest_shape(graph: vulkan.VkGraph, value: int) -> tuple[int, ...]:
-    tensor = graph.values[value].value
-    assert isinstance(tensor, vulkan.VkTensor)
-    return tensor.dims
+    inputs = (PortType(ScalarType.LONG, is_dynamic=number == 0) for number, _ in enumerate(graph.input_ids))
+    outputs = (PortType(ScalarType.FLOAT) for _ in graph.output_ids)
+    return delegate_plan(graph, inputs, outputs, DELEGATE)
 
 
 def _constant_method(name: str, fact: Fact) -> ExecutionPlan:
@@ -91,29 +39,12 @@ def _constant_method(name: str, fact: Fact) -> ExecutionPlan:
     many = not isinstance(fact, int)
     facts = tuple(fact) if not isinstance(fact, int) else (fact,)
     values = tuple(EValue(schema.Bool(f) if isinstance(f, bool) else schema.Int(f)) for f in facts)
-    form = _node("builtins.list", [_LEAF] * len(facts)) if many else _LEAF
+    form = tree_node("builtins.list", [LEAF] * len(facts)) if many else LEAF
     return ExecutionPlan(
         name=name,
-        container_meta_type=schema.ContainerMetadata("", _tree(form)),
+        container_meta_type=schema.ContainerMetadata("", as_tree(form)),
         values=values,
         outputs=tuple(range(len(values))),
         chains=(schema.Chain(),),
         non_const_buffer_sizes=(0,),
     )
-
-
-# -- how ExecuTorch notes the structure of arguments and results --------------------------------------
-
-
-def _arguments(count: int) -> dict[str, Any]:
-    """`count` positional arguments and no keywords."""
-    keywords = _node("builtins.dict", [], context="[]")
-    return _node("builtins.tuple", [_node("builtins.tuple", [_LEAF] * count), keywords])
-
-
-def _node(kind: str, children: list[dict[str, Any]], context: str = "null") -> dict[str, Any]:
-    return {"type": kind, "context": context, "children_spec": children}
-
-
-def _tree(node: dict[str, Any]) -> str:
-    return json.dumps([1, node])

@@ -1,0 +1,132 @@
+"""`pteron verify`: is every node right on this GPU?"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from pteron.cli import common
+from pteron.cli.progress import steps
+from pteron.cli.terminal import console, grid, heading, plural, print_json
+from pteron.extras import needs
+
+if TYPE_CHECKING:
+    from pteron.verifying import NodeResult, VerifyReport
+
+
+def verify(
+    model: common.Model,
+    inputs: common.Inputs = None,
+    shapes: common.Shapes = None,
+    live: Annotated[
+        int | None, typer.Option("--live", "-l", min=1, help="The size of every dynamic dimension.")
+    ] = None,
+    seed: common.Seed = 0,
+    method: common.MethodName = "forward",
+    against: Annotated[
+        str,
+        typer.Option(
+            "--against",
+            metavar="torch|portable|ADAPTER",
+            help="What computes each node again. Default: torch if it is installed, else portable: the "
+            "kernels that every device can run. Or another adapter, by a part of its name.",
+        ),
+    ] = "auto",
+    reference: Annotated[
+        Path | None,
+        typer.Option("--reference", help="Compare the whole program with an exported program (.pt2)."),
+    ] = None,
+    all_routes: Annotated[
+        bool, typer.Option("--all-routes", help="Verify all kernels that fit, not only those in use.")
+    ] = False,
+    save: Annotated[
+        Path | None,
+        typer.Option("--save-failure", metavar="FOLDER", help="Save each wrong node as a program."),
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="Maximum rows per table.")] = 5,
+    data: common.DataPaths = None,
+    device: common.DeviceName = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Compute every node of a .pte file again, by a reference, and compare. Exit code 1: a node is wrong."""
+    from pteron.cli.inputs import live_shapes, make_inputs
+    from pteron.loading import load
+    from pteron.verifying import verify as run
+
+    with steps(f"loading {model.name}") as report, load(model, data_path=data, device=device) as program:
+        common.check_method(method, program.method_names)
+        loaded = program.method(method)
+        given = None
+        if inputs or shapes or live is not None:
+            sizes = live_shapes(loaded, live, shapes or [])
+            made = make_inputs(loaded, inputs or [], sizes, "random", seed)
+            given = [item.value for item in made.values()]
+        found = run(
+            program,
+            _exported(reference),
+            given,
+            method=method,
+            against=_judge() if against == "auto" else against,
+            all_routes=all_routes,
+            save=save,
+            seed=seed,
+            progress=partial(report, "verifying"),
+        )
+    if as_json:
+        print_json({"file": str(model), **found.as_json()})
+    else:
+        show(model.name, found, top)
+    raise typer.Exit(0 if found.ok else 1)
+
+
+def _judge() -> str:
+    from importlib.util import find_spec
+
+    return "torch" if find_spec("torch") else "portable"
+
+
+def _exported(path: Path | None) -> Any:
+    if path is None:
+        return None
+    with needs("export", "to read a .pt2 file"):
+        import torch
+    return torch.export.load(path)
+
+
+def show(name: str, found: VerifyReport, top: int) -> None:
+    out = console()
+    verified = [result for result in found.results if result.reference]
+    wrong = f"{plural(len(found.bad), 'result')} wrong"
+    verdict = ("every result is right", "bold green") if found.ok else (wrong, "bold red")
+    out.print(Text.assemble((name, "bold"), f" on {found.adapter}: ", verdict))
+    results, shapes = plural(len(verified), "result"), plural(len(found.shapes), "live shape")
+    references = " and ".join(sorted({result.reference for result in verified}))
+    out.print(Text(f"  {results} of nodes verified at {shapes}, against {references or 'nothing'}"))
+    if found.first_bad is not None:
+        out.print(Text())
+        out.print(heading("the first wrong node"))
+        out.print(Text(f"  {found.first_bad}", style="red"))
+        if found.first_bad.saved:
+            out.print(Text(f"  saved {found.first_bad.saved}"))
+    out.print(Text())
+    out.print(heading("the largest errors", "as a share of the allowed error"))
+    out.print(grid([_row(result) for result in (found.bad or found.worst(top))[:top]]))
+    if found.unverified:
+        out.print(Text())
+        out.print(heading("not verified"))
+        reasons = {result.op: result.note for result in found.unverified}
+        out.print(grid([(Text(f"  {op}"), Text(why)) for op, why in reasons.items()]))
+
+
+def _row(result: NodeResult) -> tuple[Text, ...]:
+    return (
+        Text(f"  {result.share:.3g}", style="red" if result.is_bad else ""),
+        Text(f"node {result.index}"),
+        Text(result.op),
+        Text(" + ".join(result.kernels)),
+        Text(" ".join(str(list(shape)) for shape in result.reads), style="dim"),
+    )

@@ -1,0 +1,207 @@
+"""`pteron.verify`: a file or program node by node, or a whole program against a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pteron.devices import open_device
+from pteron.errors import InputError
+from pteron.ir.values import Tensor
+from pteron.loading import load
+from pteron.method import Method
+from pteron.program import Program
+from pteron.verifying.comparison import Difference, compare, worst
+from pteron.verifying.failure import save_failure
+from pteron.verifying.references import FirstOf, NoReference, Reference, other_device, portable
+from pteron.verifying.report import NodeResult, VerifyReport
+from pteron.verifying.samples import random_inputs, sizes_to_try
+from pteron.verifying.single_node import ByName, SingleNode
+from pteron.verifying.walk import Step, walk
+
+
+def verify(
+    program: Any,
+    reference: Any = None,
+    inputs: Sequence[Any] | None = None,
+    *,
+    method: str = "forward",
+    against: str = "torch",
+    all_routes: bool = False,
+    save: str | Path | None = None,
+    device: Any = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> VerifyReport:
+    """Compare what a program computes on this device with a reference.
+
+    program: a `.pte` file or a loaded program.
+    reference: a torch module or an exported program, to compare the outputs of the whole program with. None:
+        each node is compared, with its real inputs.
+    inputs: the inputs of one call. Default: random inputs at several live shapes.
+    against: what computes a node again. "torch"; "portable" (the kernels that every device can run, on this
+        device); "software" or the name of another adapter.
+    all_routes: verify all kernels that fit, not only those that a call uses.
+    save: a folder for the node and the inputs of each failure, to attach to a bug report.
+    progress: is told between nodes how many calls are done, and how many there are.
+    """
+    if reference is not None:
+        with _opened(program, device) as loaded:
+            return _whole(loaded.method(method), reference, inputs)
+    with _opened(program, device) as loaded, _reference(against, loaded) as judge:
+        judged = Judge(loaded.method(method), judge, all_routes, None if save is None else Path(save))
+        return judged.report(inputs, seed, progress or (lambda done, total: None))
+
+
+class Judge:
+    """Compares the nodes of a method with a reference."""
+
+    def __init__(self, method: Method, reference: Reference, all_routes: bool, save: Path | None) -> None:
+        self.method = method
+        self.reference = reference
+        self.all_routes = all_routes
+        self.save = save
+
+    def report(
+        self, inputs: Sequence[Any] | None, seed: int, progress: Callable[[int, int], None]
+    ) -> VerifyReport:
+        calls = [inputs] if inputs is not None else list(self._samples(seed))
+        results: list[NodeResult] = []
+        shapes = []
+        for number, given in enumerate(calls):
+            progress(number, len(calls))
+            self.method.reset()
+            for step in walk(self.method, given):
+                results += self.judge(step)
+            shapes.append(
+                {i.name: self.method.live_shapes[i.name] for i in self.method.inputs if i.is_tensor}
+            )
+        self.method.reset()
+        return VerifyReport(self.method.name, self.method.device.name, tuple(shapes), tuple(results))
+
+    def _samples(self, seed: int) -> Iterator[Sequence[Any]]:
+        """Random inputs at the live shapes that the program accepts."""
+        for size in sizes_to_try(self.method):
+            given = random_inputs(self.method, size, seed)
+            try:
+                self.method.execute(given)
+            except InputError:
+                if size is None:
+                    raise
+                continue
+            yield given
+
+    def judge(self, step: Step) -> Iterator[NodeResult]:
+        """The result of the route that the call used, and of the others if they are wanted."""
+        try:
+            want = self.reference.outputs(self.method.graph, step)
+        except NoReference as error:
+            yield _result(step, "", str(error), [])
+            return
+        yield self._judged(step, want)
+        if self.all_routes:
+            for other in self._by_other_routes(step):
+                yield self._judged(other, want)
+
+    def _judged(self, step: Step, want: Sequence[Any]) -> NodeResult:
+        result = _result(step, self.reference.name, "", differences(step, want))
+        if result.is_bad and self.save is not None:
+            path = save_failure(self.save, self.method.graph, step, want)
+            return replace(result, saved=str(path))
+        return result
+
+    def _by_other_routes(self, step: Step) -> Iterator[Step]:
+        """The node alone, by each route that fits and that the call did not use."""
+        alone = SingleNode(self.method.graph, step.node)
+        device = self.method.device
+        with alone.opened(device, device.route_features, ByName(step.route)) as method:
+            names = [route.name for route in method._live.routes[0]]
+        for name in names:
+            if name == step.route:
+                continue
+            with alone.opened(device, device.route_features, ByName(name)) as method:
+                made = alone.run(method, step)
+                plan = method._live.plans[0]
+                assert plan is not None
+                if plan.route == name:
+                    kernels = tuple(dispatch.kernel for dispatch in plan.dispatches)
+                    yield replace(step, route=name, kernels=kernels, made=made)
+
+
+def differences(step: Step, want: Sequence[Any]) -> list[Difference]:
+    """The worst element of each result."""
+    floats = [np.abs(a) for a in step.given.values() if isinstance(a, np.ndarray) and a.dtype.kind == "f"]
+    largest = max((float(a[np.isfinite(a)].max(initial=0.0)) for a in floats), default=0.0)
+    return [
+        compare(step.node.name, tensor.dtype, got, expected, largest)
+        for tensor, got, expected in zip(step.results, step.made, want, strict=True)
+    ]
+
+
+def _result(step: Step, reference: str, note: str, found: list[Difference]) -> NodeResult:
+    difference = worst(found)
+    reads = [value for value in step.node.reads if isinstance(value, Tensor)]
+    return NodeResult(
+        step.node.index,
+        step.node.name,
+        step.route,
+        step.kernels,
+        tuple(tuple(step.given[tensor.id].shape) for tensor in reads),
+        reference,
+        difference.share,
+        found.index(difference) if found else 0,
+        difference.element,
+        difference.expected,
+        difference.found,
+        note,
+    )
+
+
+def _whole(method: Method, reference: Any, inputs: Sequence[Any] | None) -> VerifyReport:
+    """The outputs of a program against those of a torch module, for the same inputs."""
+    from pteron.verifying.whole_program import outputs_of
+
+    given = random_inputs(method, None, 0) if inputs is None else list(inputs)
+    method.reset()
+    got = method.execute(given)
+    wanted = outputs_of(reference, given)
+    if len(wanted) != len(got):
+        raise InputError(f"the reference returns {len(wanted)} outputs, the program {len(got)}")
+    results = []
+    for number, (port, mine, want) in enumerate(zip(method.graph.outputs, got, wanted, strict=True)):
+        if isinstance(port.value, Tensor):
+            found = compare("", port.value.dtype, np.asarray(mine), want, 0.0)
+            results.append(
+                NodeResult(
+                    number, f"output {port.name}", "", (), (), "the reference", found.share, number,
+                    found.element, found.expected, found.found,
+                )
+            )  # fmt: skip
+    return VerifyReport(method.name, method.device.name, (dict(method.live_shapes),), tuple(results))
+
+
+@contextmanager
+def _opened(program: Any, device: Any) -> Iterator[Program]:
+    if isinstance(program, Program):
+        yield program
+    else:
+        with load(program, device=device) as loaded:
+            yield loaded
+
+
+@contextmanager
+def _reference(against: str, program: Program) -> Iterator[Reference]:
+    if against == "portable":
+        yield portable(program.device)
+    elif against == "torch":
+        from pteron.verifying.torch_reference import TorchReference
+
+        yield FirstOf(TorchReference(), portable(program.device))
+    else:
+        with open_device(against) as device:
+            yield other_device(device)

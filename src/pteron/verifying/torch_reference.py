@@ -1,0 +1,116 @@
+"""Compute a node with torch: each operator by its own eager implementation.
+
+Operators of ExecuTorch (et_vk, llama, quantized_decomposed) are registered by importing parts of ExecuTorch.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+
+from pteron.ir.dtypes import DType
+from pteron.ir.values import Arg, Graph, SymInt, Tensor, ValueId
+from pteron.pte.schema import ScalarType
+from pteron.verifying.references import NoReference
+from pteron.verifying.walk import Step
+
+REGISTER = {  # the modules that register the operators of a namespace
+    "et_vk": "executorch.backends.vulkan.custom_ops_lib",
+    "llama": "executorch.extension.llm.custom_ops.custom_ops",
+    "dim_order_ops": "executorch.exir.passes.dim_order_ops_registry",
+    "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
+    "torchao": "torchao.quantization",
+}
+OF_LLAMA = ("sdpa_with_kv_cache", "update_cache", "custom_sdpa")  # files name these without a namespace
+WITHOUT_EFFECT = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
+IS_RANDOM = ("rand", "randn", "native_dropout", "dropout", "bernoulli")
+
+
+class TorchReference:
+    name = "torch"
+
+    def outputs(self, graph: Graph, step: Step) -> list[Any]:
+        function = _function(step.node.name)
+        args, mutated = self._arguments(graph, step)
+        try:
+            with torch.no_grad():
+                made = _call(function, args)
+        except Exception as error:  # torch refuses what Pteron accepts, such as a dtype
+            raise NoReference(f"{step.node.name}: {error}") from None
+        written = [value for value in step.node.writes if isinstance(value, Tensor)]
+        results = [made] if isinstance(made, torch.Tensor) else list(made or ())
+        if len(results) < len(written):
+            raise NoReference(f"{step.node.name} returns {len(results)} tensors, expected {len(written)}")
+        return [_as_numpy(result) for result in (*results[: len(written)], *mutated)]
+
+    def _arguments(self, graph: Graph, step: Step) -> tuple[list[Any], list[torch.Tensor]]:
+        """The arguments for torch, and those that the operator changes in place."""
+        made: dict[ValueId, torch.Tensor] = {}
+
+        def convert(arg: Arg) -> Any:
+            if isinstance(arg, tuple):
+                return [convert(item) for item in arg]
+            if isinstance(arg, SymInt):
+                return step.given[arg.id]
+            if isinstance(arg, Tensor):
+                if arg.id not in made:
+                    made[arg.id] = _as_torch(step.given[arg.id], arg.dtype)
+                return made[arg.id]
+            return arg
+
+        args = [convert(arg) for arg in step.node.args[:-1]]
+        return args, [made[tensor.id] for tensor in step.node.mutates]
+
+
+@cache
+def _function(name: str) -> Any:
+    space, operator, overload = _parts(name)
+    if operator in IS_RANDOM:
+        raise NoReference(f"{name} is random")
+    with suppress(ImportError, OSError):
+        if space in REGISTER:
+            import_module(REGISTER[space])
+    try:
+        return getattr(getattr(getattr(torch.ops, space), operator), overload)
+    except (AttributeError, RuntimeError):
+        raise NoReference(f"torch has no operator {name}") from None
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    """The namespace, the operator and the overload in a name such as aten.add.Tensor."""
+    space, *rest = name.replace("::", ".").split(".")
+    if space in OF_LLAMA:
+        space, rest = "llama", [space, *rest]
+    operator, overload = (*rest, "default", "default")[:2]
+    return space, operator, overload
+
+
+def _call(function: Any, args: list[Any]) -> Any:
+    """Call an operator with the arguments of a file, which are in the order of its schema."""
+    formal = function._schema.arguments
+    if len(args) > len(formal):
+        raise ValueError(f"torch takes {len(formal)} arguments, the file has {len(args)}")
+    named = {parameter.name: arg for parameter, arg in zip(formal, args, strict=False)}
+    for name in WITHOUT_EFFECT:
+        named.pop(name, None)
+    if isinstance(named.get("dtype"), int):
+        named["dtype"] = getattr(torch, ScalarType(named["dtype"]).name.lower())
+    return function(**named)
+
+
+def _as_torch(array: np.ndarray[Any, Any], dtype: DType) -> torch.Tensor:
+    """The GPU has 32-bit integers where torch has 64."""
+    tensor = torch.from_numpy(np.array(array))
+    if dtype is DType.bfloat16:
+        return tensor.to(torch.bfloat16)
+    return tensor.to(torch.int64) if tensor.dtype == torch.int32 else tensor
+
+
+def _as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    made: np.ndarray[Any, Any] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return made
