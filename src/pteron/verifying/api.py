@@ -78,9 +78,8 @@ class Judge:
             self.method.reset()
             for step in walk(self.method, given):
                 results += self.judge(step)
-            shapes.append(
-                {i.name: self.method.live_shapes[i.name] for i in self.method.inputs if i.is_tensor}
-            )
+            live = self.method.live_shapes
+            shapes.append({info.name: live[info.name] for info in self.method.inputs if info.is_tensor})
         self.method.reset()
         return VerifyReport(self.method.name, self.method.device.name, tuple(shapes), tuple(results))
 
@@ -203,5 +202,8 @@ def _reference(against: str, program: Program) -> Iterator[Reference]:
 
         yield FirstOf(TorchReference(), portable(program.device))
     else:
-        with open_device(against) as device:
+        device = open_device(against)
+        try:
             yield other_device(device)
+        finally:
+            device.close()

@@ -1,4 +1,4 @@
-"""Save a wrong node, so that it can be attached to a bug report: its arrays, and a program with this node alone.
+"""Save a wrong node for a bug report: its arrays, and a program with this node alone.
 
     node12.npz    input0, ..., expected0, ..., found0, ...
     node12.pte    pteron run node12.pte -i node12.npz
@@ -19,11 +19,12 @@ from pteron.ir.op import find
 from pteron.ir.values import Arg, Graph, SymInt, Tensor, ValueId
 from pteron.pte import schema, vulkan, write_delegate, write_pte
 from pteron.pte.delegate_plan import PortType, delegate_plan
+from pteron.pte.schema import ScalarType
 from pteron.pte.vulkan import OperatorCall, VkBytes, VkDataType, VkGraph, VkTensor, VkValue
 from pteron.verifying.walk import Step
 
 PRIVATE = -1  # shares no memory; also: is no constant
-SCALAR_TYPES = {dtype: kind for kind, (name, dtype) in HOST_TYPES.items() if name == dtype.label}
+SCALAR_TYPES = {dtype: ScalarType(kind) for kind, (name, dtype) in HOST_TYPES.items() if name == dtype.label}
 
 
 def save_failure(folder: Path, graph: Graph, step: Step, want: Sequence[Any]) -> Path:

@@ -85,9 +85,10 @@ class VerifyReport:
 
     def __str__(self) -> str:
         verified = len(self.results) - len(self.unverified)
+        place = f"{self.method} on {self.adapter}, at {len(self.shapes)} live shapes"
         if self.first_bad is None:
-            return f"{verified} nodes of {self.method} are right on {self.adapter}, at {len(self.shapes)} live shapes."
-        return f"{len(self.bad)} of {verified} nodes are wrong on {self.adapter}. The first: {self.first_bad}"
+            return f"All {verified} verified results of {place} are right."
+        return f"{len(self.bad)} of {verified} verified results of {place} are wrong. First: {self.first_bad}"
 
     def _repr_html_(self) -> str:
         rows = (

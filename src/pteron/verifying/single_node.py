@@ -60,11 +60,8 @@ class SingleNode:
             return tuple(self._own[value.id] for value in values)
 
         graph = self.graph
-        graph.nodes = [
-            Node(
-                0, node.name, node.op, args, own(node.reads), own(node.writes), own(node.mutates), node.origin
-            )
-        ]
+        reads, writes, mutates = own(node.reads), own(node.writes), own(node.mutates)
+        graph.nodes = [Node(0, node.name, node.op, args, reads, writes, mutates, node.origin)]
         for value in dict.fromkeys((*node.reads, *node.mutates)):
             mine = self._own[value.id]
             if isinstance(mine, SymInt) or mine.constant is None:
