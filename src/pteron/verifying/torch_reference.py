@@ -1,12 +1,12 @@
 """Compute a node with torch: each operator by its own eager implementation.
 
-Operators of ExecuTorch (et_vk, llama, quantized_decomposed) are registered by importing parts of ExecuTorch.
+Operators of ExecuTorch (et_vk, quantized_decomposed) are registered by importing parts of ExecuTorch.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -16,17 +16,16 @@ import torch
 from pteron.ir.dtypes import DType
 from pteron.ir.values import Arg, Graph, SymInt, Tensor, ValueId
 from pteron.pte.schema import ScalarType
+from pteron.verifying.llama_reference import FUNCTIONS
 from pteron.verifying.references import NoReference
 from pteron.verifying.walk import Step
 
 REGISTER = {  # the modules that register the operators of a namespace
     "et_vk": "executorch.backends.vulkan.custom_ops_lib",
-    "llama": "executorch.extension.llm.custom_ops.custom_ops",
     "dim_order_ops": "executorch.exir.passes.dim_order_ops_registry",
     "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
     "torchao": "torchao.quantization",
 }
-OF_LLAMA = ("sdpa_with_kv_cache", "update_cache", "custom_sdpa")  # files name these without a namespace
 WITHOUT_EFFECT = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
 IS_RANDOM = ("rand", "randn", "native_dropout", "dropout", "bernoulli")
 
@@ -35,11 +34,11 @@ class TorchReference:
     name = "torch"
 
     def outputs(self, graph: Graph, step: Step) -> list[Any]:
-        function = _function(step.node.name)
+        function = FUNCTIONS.get(step.node.name) or partial(_call, _function(step.node.name))
         args, mutated = self._arguments(graph, step)
         try:
             with torch.no_grad():
-                made = _call(function, args)
+                made = function(*args)
         except Exception as error:  # torch refuses what Pteron accepts, such as a dtype
             raise NoReference(f"{step.node.name}: {error}") from None
         written = [value for value in step.node.writes if isinstance(value, Tensor)]
@@ -84,13 +83,11 @@ def _function(name: str) -> Any:
 def _parts(name: str) -> tuple[str, str, str]:
     """The namespace, the operator and the overload in a name such as aten.add.Tensor."""
     space, *rest = name.replace("::", ".").split(".")
-    if space in OF_LLAMA:
-        space, rest = "llama", [space, *rest]
     operator, overload = (*rest, "default", "default")[:2]
     return space, operator, overload
 
 
-def _call(function: Any, args: list[Any]) -> Any:
+def _call(function: Any, *args: Any) -> Any:
     """Call an operator with the arguments of a file, which are in the order of its schema."""
     formal = function._schema.arguments
     if len(args) > len(formal):

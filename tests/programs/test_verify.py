@@ -1,0 +1,150 @@
+"""Wrong kernels are found in the node where they are used; right ones pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.export import Dim
+
+import pteron
+from pteron.gpu import executor
+from pteron.ir.dtypes import DType
+from pteron.verifying import NodeResult
+from pteron.verifying.comparison import compare
+from tests.support.cli import answer, pteron_cli
+
+
+class Scorer(torch.nn.Module):
+    """Linear, a product with broadcasting, a softmax, and indices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = torch.nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        scores = self.project(x) * mask
+        return scores.softmax(-1), scores.argmax(-1)
+
+
+@pytest.fixture(scope="module")
+def scorer() -> Scorer:
+    torch.manual_seed(0)
+    return Scorer().eval()
+
+
+@pytest.fixture(scope="module")
+def path(scorer: Scorer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("verify") / "scorer.pte"
+    rows = Dim("rows", max=6)
+    given = (torch.zeros(6, 8), torch.zeros(6, 1))
+    pteron.export(scorer, given, made, dynamic_shapes=({0: rows}, {0: rows}), partition=False)
+    return made
+
+
+@pytest.fixture
+def damaged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, str], None]]:
+    """Change the text of a kernel."""
+    healthy = executor.shader_text
+
+    def damage(name: str, before: str, after: str) -> None:
+        def text(kernel: Any, dispatch: Any) -> str:
+            made = healthy(kernel, dispatch)
+            if kernel.name != name:
+                return made
+            assert before in made
+            return made.replace(before, after)
+
+        monkeypatch.setattr(executor, "shader_text", text)
+
+    yield damage
+
+
+PUT = "y_put(i, apply(a_fetch(i), b_fetch(i)));"
+DAMAGES = {
+    "a flipped sign": "y_put(i, -apply(a_fetch(i), b_fetch(i)));",
+    "a wrong row at small shapes": PUT.replace("a_fetch(i)", "a_fetch(select(i, 0u, p.quads < 5u))"),
+    "a race": PUT + " if ((i ^ 1u) < p.quads) { y_put(i ^ 1u, apply(a_fetch(i), b_fetch(i))); }",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_wrong_kernel_is_found_and_saved(
+    path: Path, scorer: Scorer, tmp_path: Path, damaged: Callable[[str, str, str], None], damage: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    damaged("binary", PUT, DAMAGES[damage])
+    report = pteron.verify(path, save=tmp_path)
+    assert {(result.op, result.kernels) for result in report.bad} == {("aten.mul.Tensor", ("binary",))}
+    bad = report.first_bad
+    assert bad is not None and bad.reference == "torch" and "aten.mul.Tensor" in str(bad)
+    if "small" in damage:
+        assert all(result.reads[0][0] < 5 for result in report.bad)
+
+    # The saved program and its arrays show the same error.
+    arrays = np.load(tmp_path / f"node{bad.index}.npz")
+    inputs = [arrays[name] for name in arrays if name.startswith("input")]
+    with pteron.load(bad.saved) as again:
+        np.testing.assert_array_equal(again(*inputs), arrays["found0"])
+    assert "the first wrong node" in pteron_cli("verify", bad.saved, code=1).stdout
+    monkeypatch.undo()
+    with pteron.load(bad.saved) as healthy:
+        np.testing.assert_allclose(healthy(*inputs), arrays["expected0"], rtol=1e-5)
+
+
+def test_right_kernels_pass_against_every_reference(path: Path) -> None:
+    with pteron.load(path) as program:
+        report = pteron.verify(program, all_routes=True)
+        assert report.ok and not report.unverified
+        assert {result.reference for result in report.results} == {"torch"}
+        assert [shapes["x"][0] for shapes in report.shapes] == [6, 4, 3, 1]
+        routes = {result.route for result in report.results if "linear" in result.op}
+        assert len(routes) > 1
+        assert pteron.verify(program, against="portable").ok
+        assert "are right" in report._repr_html_()
+
+
+def test_whole_programs_are_compared_with_their_module(path: Path, scorer: Scorer) -> None:
+    inputs = (np.ones((3, 8), np.float32), np.ones((3, 1), np.float32))
+    with pteron.load(path) as program:
+        assert pteron.verify(program, scorer, inputs).ok
+        assert not pteron.verify(program, Scorer(), inputs).ok
+
+
+def test_the_command_tells_the_verdict(path: Path) -> None:
+    told = answer("verify", path, "--live", "5")
+    assert told["ok"] and told["shapes"] == [{"x": [5, 8], "mask": [5, 1]}] and told["verified"] > 2
+    assert "every result is right" in pteron_cli("verify", path, "--against", "portable").stdout
+
+
+@pytest.mark.parametrize(
+    ("dtype", "got", "want", "is_bad"),
+    [
+        (DType.float32, [1.0, 2.0], [1.0, 2.00001], False),
+        (DType.float32, [1.0, 2.0], [1.0, 2.01], True),
+        (DType.float32, [np.nan, np.inf], [np.nan, np.inf], False),
+        (DType.float32, [np.nan], [1.0], True),
+        (DType.float32, [np.inf], [-np.inf], True),
+        (DType.float16, [1.0], [1.001], False),
+        (DType.bfloat16, [1.0], [1.1], True),
+        (DType.int32, [7], [8], True),
+        (DType.bool, [True], [False], True),
+        (DType.float32, [1.0, 2.0], [1.0], True),
+    ],
+)
+def test_tolerances(dtype: DType, got: list[float], want: list[float], is_bad: bool) -> None:
+    assert compare("aten.add", dtype, np.array(got), np.array(want), 0.0).is_bad == is_bad
+
+
+def test_a_result_is_one_sentence() -> None:
+    result = NodeResult(
+        3, "aten.mul.Tensor", "binary", ("binary",), ((2, 4),), "torch", 7.5, 0, (1, 2), 1.0, 2.0
+    )
+    assert str(result) == (
+        "node 3, aten.mul.Tensor of [2, 4], kernel binary (route binary): output 0, element [1, 2]: "
+        "expected 1 (torch), found 2: 7.5 times the allowed error"
+    )
