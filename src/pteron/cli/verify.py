@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -12,7 +12,6 @@ from rich.text import Text
 from pteron.cli import common
 from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, plural, print_json
-from pteron.extras import needs
 
 if TYPE_CHECKING:
     from pteron.verifying import NodeResult, VerifyReport
@@ -67,7 +66,7 @@ def verify(
             given = [item.value for item in made.values()]
         found = run(
             program,
-            _exported(reference),
+            reference,
             given,
             method=method,
             against=_judge() if against == "auto" else against,
@@ -87,14 +86,6 @@ def _judge() -> str:
     from importlib.util import find_spec
 
     return "torch" if find_spec("torch") else "portable"
-
-
-def _exported(path: Path | None) -> Any:
-    if path is None:
-        return None
-    with needs("export", "to read a .pt2 file"):
-        import torch
-    return torch.export.load(path)
 
 
 def show(name: str, found: VerifyReport, top: int) -> None:

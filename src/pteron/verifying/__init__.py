@@ -7,7 +7,7 @@
 The inputs of a node are read from the GPU, so an error is found in the node where it arises.
 """
 
-from pteron.verifying.api import verify
-from pteron.verifying.report import NodeResult, VerifyReport
+from pteron.verifying.verification import verify
+from pteron.verifying.verify_report import NodeResult, VerifyReport
 
 __all__ = ["NodeResult", "VerifyReport", "verify"]

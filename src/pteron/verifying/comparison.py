@@ -32,8 +32,8 @@ class Tolerance:
 
 FLOATS = {
     DType.float32: Tolerance(1e-4, 2e-5, 2e-6),
-    DType.float16: Tolerance(2e-3, 1e-3, 1e-5),  # one step of rounding is 2**-11
-    DType.bfloat16: Tolerance(1.6e-2, 8e-3, 1e-5),  # one step of rounding is 2**-8
+    DType.float16: Tolerance(2e-3, 1e-3, 1e-5),  # one run of rounding is 2**-11
+    DType.bfloat16: Tolerance(1.6e-2, 8e-3, 1e-5),  # one run of rounding is 2**-8
 }
 ONE_STEP = ("quantize", "q8ta", "requant", "choose_qparams")  # a value between two codes may become either
 

@@ -21,22 +21,22 @@ from pteron.pte import schema, vulkan, write_delegate, write_pte
 from pteron.pte.delegate_plan import PortType, delegate_plan
 from pteron.pte.schema import ScalarType
 from pteron.pte.vulkan import OperatorCall, VkBytes, VkDataType, VkGraph, VkTensor, VkValue
-from pteron.verifying.walk import Step
+from pteron.verifying.walk import NodeRun
 
 PRIVATE = -1  # shares no memory; also: is no constant
 SCALAR_TYPES = {dtype: ScalarType(kind) for kind, (name, dtype) in HOST_TYPES.items() if name == dtype.label}
 
 
-def save_failure(folder: Path, graph: Graph, step: Step, want: Sequence[Any]) -> Path:
+def save_failure(folder: Path, graph: Graph, run: NodeRun, want: Sequence[Any]) -> Path:
     """Returns the path of the program, or of the arrays if there is no program."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = folder / f"node{step.node.index}"
-    program = _OneCall(graph, step)
-    arrays = {f"input{number}": step.given[value] for number, value in enumerate(program.inputs)}
+    name = folder / f"node{run.node.index}"
+    program = _OneCall(graph, run)
+    arrays = {f"input{number}": run.given[value] for number, value in enumerate(program.inputs)}
     arrays |= {f"expected{number}": np.asarray(array) for number, array in enumerate(want)}
-    arrays |= {f"found{number}": array for number, array in enumerate(step.made)}
+    arrays |= {f"found{number}": array for number, array in enumerate(run.made)}
     np.savez(name.with_suffix(".npz"), **arrays)
-    if find(step.node.name) is not step.node.op:
+    if find(run.node.name) is not run.node.op:
         return name.with_suffix(".npz")
     write_pte(name.with_suffix(".pte"), *program.finish())
     return name.with_suffix(".pte")
@@ -45,18 +45,18 @@ def save_failure(folder: Path, graph: Graph, step: Step, want: Sequence[Any]) ->
 class _OneCall:
     """A delegate with one operator call, at the live shape. Integers that a call would give are constants."""
 
-    def __init__(self, graph: Graph, step: Step) -> None:
+    def __init__(self, graph: Graph, run: NodeRun) -> None:
         self.inputs: list[ValueId] = []  # of the whole program, in the order of this one's inputs
-        self._step = step
+        self._step = run
         self._states = {tensor.id for tensor in graph.states}
         self._values: list[Any] = []
         self._ids: dict[ValueId, int] = {}
         self._constants: list[bytes] = []
         self._ports: list[DType] = []
-        shapes = [array.shape for array in step.made]
-        self._shapes = dict(zip((t.id for t in step.results), shapes, strict=True))
-        args = tuple(self._argument(arg) for arg in step.node.args)
-        self._call = OperatorCall(0, step.node.name, args)
+        shapes = [array.shape for array in run.made]
+        self._shapes = dict(zip((t.id for t in run.results), shapes, strict=True))
+        args = tuple(self._argument(arg) for arg in run.node.args)
+        self._call = OperatorCall(0, run.node.name, args)
 
     def finish(self) -> tuple[schema.Program, list[bytes]]:
         inline = b"".join(self._constants)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from pteron.gpu.device import Device
 from pteron.ir.values import Graph
 from pteron.verifying.single_node import SingleNode
-from pteron.verifying.walk import Step
+from pteron.verifying.walk import NodeRun
 
 
 class NoReference(Exception):
@@ -18,7 +18,7 @@ class NoReference(Exception):
 class Reference(Protocol):
     name: str
 
-    def outputs(self, graph: Graph, step: Step) -> list[Any]:
+    def outputs(self, graph: Graph, run: NodeRun) -> list[Any]:
         """What the node should have written. Raises NoReference."""
 
 
@@ -30,10 +30,10 @@ class DeviceReference:
         self._device = device
         self._features = frozenset(features)
 
-    def outputs(self, graph: Graph, step: Step) -> list[Any]:
-        alone = SingleNode(graph, step.node)
+    def outputs(self, graph: Graph, run: NodeRun) -> list[Any]:
+        alone = SingleNode(graph, run.node)
         with alone.opened(self._device, self._features) as method:
-            return alone.run(method, step)
+            return alone.repeat(method, run)
 
 
 def portable(device: Device) -> DeviceReference:
@@ -52,11 +52,11 @@ class FirstOf:
         self._references = references
         self.name = references[0].name
 
-    def outputs(self, graph: Graph, step: Step) -> list[Any]:
+    def outputs(self, graph: Graph, run: NodeRun) -> list[Any]:
         reasons = []
         for reference in self._references:
             try:
-                made = reference.outputs(graph, step)
+                made = reference.outputs(graph, run)
                 self.name = reference.name
                 return made
             except NoReference as error:

@@ -14,7 +14,7 @@ from pteron.ir.values import Arg, Graph, Node, Port, SymInt, Tensor, Value, Valu
 from pteron.method import Method
 from pteron.plan.routes import Choice
 from pteron.plan.sweep import plan
-from pteron.verifying.walk import Array, Step, results
+from pteron.verifying.walk import Array, NodeRun, results
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,5 +87,5 @@ class SingleNode:
         finally:
             weights.close()
 
-    def run(self, method: Method, step: Step) -> list[Array]:
-        return method.execute([step.given[value] for value in self.inputs])
+    def repeat(self, method: Method, run: NodeRun) -> list[Array]:
+        return method.execute([run.given[value] for value in self.inputs])

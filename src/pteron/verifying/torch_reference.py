@@ -18,7 +18,7 @@ from pteron.ir.values import Arg, Graph, SymInt, Tensor, ValueId
 from pteron.pte.schema import ScalarType
 from pteron.verifying.llama_reference import FUNCTIONS
 from pteron.verifying.references import NoReference
-from pteron.verifying.walk import Step
+from pteron.verifying.walk import NodeRun
 
 REGISTER = {  # the modules that register the operators of a namespace
     "et_vk": "executorch.backends.vulkan.custom_ops_lib",
@@ -33,21 +33,21 @@ IS_RANDOM = ("rand", "randn", "native_dropout", "dropout", "bernoulli")
 class TorchReference:
     name = "torch"
 
-    def outputs(self, graph: Graph, step: Step) -> list[Any]:
-        function = FUNCTIONS.get(step.node.name) or partial(_call, _function(step.node.name))
-        args, mutated = self._arguments(graph, step)
+    def outputs(self, graph: Graph, run: NodeRun) -> list[Any]:
+        function = FUNCTIONS.get(run.node.name) or partial(_call, _function(run.node.name))
+        args, mutated = self._arguments(graph, run)
         try:
             with torch.no_grad():
                 made = function(*args)
         except Exception as error:  # torch refuses what Pteron accepts, such as a dtype
-            raise NoReference(f"{step.node.name}: {error}") from None
-        written = [value for value in step.node.writes if isinstance(value, Tensor)]
+            raise NoReference(f"{run.node.name}: {error}") from None
+        written = [value for value in run.node.writes if isinstance(value, Tensor)]
         results = [made] if isinstance(made, torch.Tensor) else list(made or ())
         if len(results) < len(written):
-            raise NoReference(f"{step.node.name} returns {len(results)} tensors, expected {len(written)}")
+            raise NoReference(f"{run.node.name} returns {len(results)} tensors, expected {len(written)}")
         return [_as_numpy(result) for result in (*results[: len(written)], *mutated)]
 
-    def _arguments(self, graph: Graph, step: Step) -> tuple[list[Any], list[torch.Tensor]]:
+    def _arguments(self, graph: Graph, run: NodeRun) -> tuple[list[Any], list[torch.Tensor]]:
         """The arguments for torch, and those that the operator changes in place."""
         made: dict[ValueId, torch.Tensor] = {}
 
@@ -55,15 +55,15 @@ class TorchReference:
             if isinstance(arg, tuple):
                 return [convert(item) for item in arg]
             if isinstance(arg, SymInt):
-                return step.given[arg.id]
+                return run.given[arg.id]
             if isinstance(arg, Tensor):
                 if arg.id not in made:
-                    made[arg.id] = _as_torch(step.given[arg.id], arg.dtype)
+                    made[arg.id] = _as_torch(run.given[arg.id], arg.dtype)
                 return made[arg.id]
             return arg
 
-        args = [convert(arg) for arg in step.node.args[:-1]]
-        return args, [made[tensor.id] for tensor in step.node.mutates]
+        args = [convert(arg) for arg in run.node.args[:-1]]
+        return args, [made[tensor.id] for tensor in run.node.mutates]
 
 
 @cache

@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NodeRun:
     """One node of one call. Arrays have the dtype of the GPU; bfloat16 is read as float32."""
 
     node: Node
@@ -41,7 +41,7 @@ def results(node: Node) -> tuple[Tensor, ...]:
     return (*(value for value in node.writes if isinstance(value, Tensor)), *node.mutates)
 
 
-def walk(method: Method, inputs: Sequence[Any]) -> Iterator[Step]:
+def walk(method: Method, inputs: Sequence[Any]) -> Iterator[NodeRun]:
     """The nodes that use the GPU, in program order. All memory is poisoned before the call."""
     executor, device = method._executor, method.device
     with device.lock:
@@ -58,7 +58,7 @@ def walk(method: Method, inputs: Sequence[Any]) -> Iterator[Step]:
             device.submit((), commands, ())
             plan = executor.live.plans[index]
             assert plan is not None
-            yield Step(
+            yield NodeRun(
                 node,
                 plan.route,
                 tuple(launch.site.kernel.name for launch in launches),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import torch
 
 
 def outputs_of(reference: Any, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    if isinstance(reference, (str, Path)):
+        reference = torch.export.load(reference)
     module = reference.module() if isinstance(reference, torch.export.ExportedProgram) else reference
     given = [torch.from_numpy(np.array(x)) if isinstance(x, np.ndarray) else x for x in inputs]
     with torch.no_grad():

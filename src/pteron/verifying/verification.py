@@ -12,6 +12,7 @@ import numpy as np
 
 from pteron.devices import open_device
 from pteron.errors import InputError
+from pteron.extras import needs
 from pteron.ir.values import Tensor
 from pteron.loading import load
 from pteron.method import Method
@@ -19,10 +20,10 @@ from pteron.program import Program
 from pteron.verifying.comparison import Difference, compare, worst
 from pteron.verifying.failure import save_failure
 from pteron.verifying.references import FirstOf, NoReference, Reference, other_device, portable
-from pteron.verifying.report import NodeResult, VerifyReport
 from pteron.verifying.samples import random_inputs, sizes_to_try
 from pteron.verifying.single_node import ByName, SingleNode
-from pteron.verifying.walk import Step, walk
+from pteron.verifying.verify_report import NodeResult, VerifyReport
+from pteron.verifying.walk import NodeRun, walk
 
 
 def verify(
@@ -41,8 +42,8 @@ def verify(
     """Compare what a program computes on this device with a reference.
 
     program: a `.pte` file or a loaded program.
-    reference: a torch module or an exported program, to compare the outputs of the whole program with. None:
-        each node is compared, with its real inputs.
+    reference: a torch module, an exported program or a .pt2 file: the outputs of the whole program are
+        compared with its outputs. None: each node is compared, with its real inputs.
     inputs: the inputs of one call. Default: random inputs at several live shapes.
     against: what computes a node again. "torch"; "portable" (the kernels that every device can run, on this
         device); "software" or the name of another adapter.
@@ -76,8 +77,8 @@ class Judge:
         for number, given in enumerate(calls):
             progress(number, len(calls))
             self.method.reset()
-            for step in walk(self.method, given):
-                results += self.judge(step)
+            for run in walk(self.method, given):
+                results += self.judge(run)
             live = self.method.live_shapes
             shapes.append({info.name: live[info.name] for info in self.method.inputs if info.is_tensor})
         self.method.reset()
@@ -95,62 +96,62 @@ class Judge:
                 continue
             yield given
 
-    def judge(self, step: Step) -> Iterator[NodeResult]:
+    def judge(self, run: NodeRun) -> Iterator[NodeResult]:
         """The result of the route that the call used, and of the others if they are wanted."""
         try:
-            want = self.reference.outputs(self.method.graph, step)
+            want = self.reference.outputs(self.method.graph, run)
         except NoReference as error:
-            yield _result(step, "", str(error), [])
+            yield _result(run, "", str(error), [])
             return
-        yield self._judged(step, want)
+        yield self._judged(run, want)
         if self.all_routes:
-            for other in self._by_other_routes(step):
+            for other in self._by_other_routes(run):
                 yield self._judged(other, want)
 
-    def _judged(self, step: Step, want: Sequence[Any]) -> NodeResult:
-        result = _result(step, self.reference.name, "", differences(step, want))
+    def _judged(self, run: NodeRun, want: Sequence[Any]) -> NodeResult:
+        result = _result(run, self.reference.name, "", differences(run, want))
         if result.is_bad and self.save is not None:
-            path = save_failure(self.save, self.method.graph, step, want)
+            path = save_failure(self.save, self.method.graph, run, want)
             return replace(result, saved=str(path))
         return result
 
-    def _by_other_routes(self, step: Step) -> Iterator[Step]:
+    def _by_other_routes(self, run: NodeRun) -> Iterator[NodeRun]:
         """The node alone, by each route that fits and that the call did not use."""
-        alone = SingleNode(self.method.graph, step.node)
+        alone = SingleNode(self.method.graph, run.node)
         device = self.method.device
-        with alone.opened(device, device.route_features, ByName(step.route)) as method:
+        with alone.opened(device, device.route_features, ByName(run.route)) as method:
             names = [route.name for route in method._live.routes[0]]
         for name in names:
-            if name == step.route:
+            if name == run.route:
                 continue
             with alone.opened(device, device.route_features, ByName(name)) as method:
-                made = alone.run(method, step)
+                made = alone.repeat(method, run)
                 plan = method._live.plans[0]
                 assert plan is not None
                 if plan.route == name:
                     kernels = tuple(dispatch.kernel for dispatch in plan.dispatches)
-                    yield replace(step, route=name, kernels=kernels, made=made)
+                    yield replace(run, route=name, kernels=kernels, made=made)
 
 
-def differences(step: Step, want: Sequence[Any]) -> list[Difference]:
+def differences(run: NodeRun, want: Sequence[Any]) -> list[Difference]:
     """The worst element of each result."""
-    floats = [np.abs(a) for a in step.given.values() if isinstance(a, np.ndarray) and a.dtype.kind == "f"]
+    floats = [np.abs(a) for a in run.given.values() if isinstance(a, np.ndarray) and a.dtype.kind == "f"]
     largest = max((float(a[np.isfinite(a)].max(initial=0.0)) for a in floats), default=0.0)
     return [
-        compare(step.node.name, tensor.dtype, got, expected, largest)
-        for tensor, got, expected in zip(step.results, step.made, want, strict=True)
+        compare(run.node.name, tensor.dtype, got, expected, largest)
+        for tensor, got, expected in zip(run.results, run.made, want, strict=True)
     ]
 
 
-def _result(step: Step, reference: str, note: str, found: list[Difference]) -> NodeResult:
+def _result(run: NodeRun, reference: str, note: str, found: list[Difference]) -> NodeResult:
     difference = worst(found)
-    reads = [value for value in step.node.reads if isinstance(value, Tensor)]
+    reads = [value for value in run.node.reads if isinstance(value, Tensor)]
     return NodeResult(
-        step.node.index,
-        step.node.name,
-        step.route,
-        step.kernels,
-        tuple(tuple(step.given[tensor.id].shape) for tensor in reads),
+        run.node.index,
+        run.node.name,
+        run.route,
+        run.kernels,
+        tuple(tuple(run.given[tensor.id].shape) for tensor in reads),
         reference,
         difference.share,
         found.index(difference) if found else 0,
@@ -163,8 +164,8 @@ def _result(step: Step, reference: str, note: str, found: list[Difference]) -> N
 
 def _whole(method: Method, reference: Any, inputs: Sequence[Any] | None) -> VerifyReport:
     """The outputs of a program against those of a torch module, for the same inputs."""
-    from pteron.verifying.whole_program import outputs_of
-
+    with needs("export", "to run the reference"):
+        from pteron.verifying.whole_program import outputs_of
     given = random_inputs(method, None, 0) if inputs is None else list(inputs)
     method.reset()
     got = method.execute(given)
@@ -198,8 +199,8 @@ def _reference(against: str, program: Program) -> Iterator[Reference]:
     if against == "portable":
         yield portable(program.device)
     elif against == "torch":
-        from pteron.verifying.torch_reference import TorchReference
-
+        with needs("export", 'to verify against torch (against="portable" needs no torch)'):
+            from pteron.verifying.torch_reference import TorchReference
         yield FirstOf(TorchReference(), portable(program.device))
     else:
         device = open_device(against)
