@@ -149,7 +149,16 @@ def unpacked(*args: Any) -> Tensor:
 # image, groups and tiles of channels that are not full.
 PACKED: dict[str, Callable[[int], list[Any]]] = {
     "few channels": CASES["2d strided and dilated"],
-    "filter per channel": CASES["2d depthwise"],
+    "filter per channel": lambda n: conv((n, 6, n, n + 1), (6, 1, 3, 3), bias=6, groups=6, padding=(1,)),
+    "filter per channel, strided": lambda n: conv(
+        (2, 5, n + 2, 3 * n), (5, 1, 5, 4), bias=5, groups=5, padding=(2, 1), stride=(2, 3)
+    ),
+    "filter per channel, wide": lambda n: conv((1, 3, 4 * n, n + 1), (3, 1, 7, 7), groups=3, padding=(3,)),
+    "filter per channel, step over rows": lambda n: conv(
+        (1, 4, 3 * n, n), (4, 1, 2, 1), groups=4, stride=(3, 1)
+    ),
+    "filter per channel, 1d": CASES["1d depthwise"],
+    "filter per channel, dilated": lambda n: conv((1, 4, n + 4, n), (4, 1, 3, 1), groups=4, dilation=(2, 1)),
     **MANY_CHANNELS,
     "patches": lambda n: conv((2, 3, 4 * n, 4 * n + 1), (24, 3, 4, 4), bias=24, stride=(4,)),
     "two tiles of channels": lambda n: conv((1, 5, n + 2, n), (44, 5, 3, 3), bias=44, padding=(1,)),

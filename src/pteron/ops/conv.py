@@ -26,6 +26,7 @@ from pteron.ir.rule import (
     numel,
     op,
 )
+from pteron.ops.depthwise import depthwise_offers
 from pteron.ops.elementwise import F32_MAX
 from pteron.ops.matmul import all_float32
 from pteron.ops.products import ANY, GEMM, MIN_TILE_ROWS, Extent, Offer, product_routes
@@ -207,6 +208,8 @@ class Convolution:
             product = Dispatch("conv_group", bindings, params, fold(0), flags)
             fits = None if ragged else numel(places) % 4 == 0
             offers += tile_offers(product, extent, rows_first=filters.packed, columns_first=True, when=fits)
+        if filters.packed and is_float32 and filters.ins == filters.outs == groups:
+            offers += depthwise_offers(bindings, self.window, limits, defines)
         if is_float32:
             tile = 8 if most > 4 else 4 if most > 1 else 1
             grid = extent.workgroups(tile, 4 * WORKGROUP)

@@ -89,6 +89,8 @@ SMALL_TILE = KernelKind("small tile gemm", GPU)
 # Independent invocations: for every device.
 GEMV = KernelKind("gemv", fits=_is_one_row)
 GEMM = KernelKind("gemm")
+# One filter per channel: a convolution that is no product of matrices.
+DEPTHWISE = KernelKind("depthwise")
 # For every device, element type and shape.
 ANY = KernelKind("any")
 
@@ -106,6 +108,7 @@ ORDER = (
     GEMV,
     LARGE_TILE,
     SMALL_TILE,
+    DEPTHWISE,
     GEMM,
     ANY,
 )

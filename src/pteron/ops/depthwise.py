@@ -1,0 +1,70 @@
+"""Convolutions with one filter per channel: every input is loaded once for all windows that contain it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pteron.ir.rule import Bound, Define, Dispatch, LiveTensor, Number, Shape, numel, quads, threads
+from pteron.ops.products import DEPTHWISE, Offer
+from pteron.ops.window import Window, as_3d
+
+MAX_TAPS = 81  # a kernel with more would take long to compile
+MAX_STRIDE = 4
+ENOUGH_INVOCATIONS = 1024  # to keep a device busy
+MIN_BAND = 4  # rows of an invocation; each band loads the rows at its edge again
+
+
+def depthwise_offers(
+    bindings: Mapping[str, Bound], window: Window, limits: Mapping[str, Number], defines: Mapping[str, Define]
+) -> list[Offer]:
+    """The kernel for [1, kernel.., channels] weights, if the window fits it."""
+    x, out = bindings["x"], bindings["y"]
+    assert isinstance(x, LiveTensor) and isinstance(out, LiveTensor)
+    spatial = len(window.kernel)
+    kernel, stride = as_3d(window.kernel, 1)[1:], as_3d(window.stride, 1)[1:]
+    if spatial > 2 or any(d > 1 for d in window.dilation):
+        return []
+    if numel(kernel) > MAX_TAPS or max(stride) > MAX_STRIDE:
+        return []
+    size, places = as_3d(x.shape[-spatial:], 1)[1:], as_3d(out.shape[-spatial:], 1)[1:]
+    padding = as_3d(window.padding, 0)[1:]
+    planes = numel(out.shape[:-spatial])
+    band, bands = _bands(planes * quads(places[1]), places[0])
+    params: dict[str, Number] = {
+        **limits,
+        "planes": planes,
+        "channels": out.shape[-spatial - 1],
+        "band": band,
+        "input_rows": size[0],
+        "input_columns": size[1],
+        "rows": places[0],
+        "columns": places[1],
+        "row_padding": padding[0],
+        "column_padding": padding[1],
+    }
+    flags = {**defines, **_shape_of_code(kernel, stride)}
+    grid = threads(planes * quads(places[1]) * bands)
+    return [Offer(DEPTHWISE, Dispatch("conv_depthwise", bindings, params, grid, flags))]
+
+
+def _bands(columns: int, rows: int) -> tuple[int, int]:
+    """The rows of a band and the number of bands, for this many columns of invocations."""
+    wanted = -(-ENOUGH_INVOCATIONS // max(columns, 1))
+    band = max(MIN_BAND, -(-rows // wanted))
+    return band, -(-rows // band)
+
+
+def _shape_of_code(kernel: Shape, stride: Shape) -> dict[str, Define]:
+    flight = -(-kernel[0] // stride[0])
+    needed = 3 * stride[1] + kernel[1]  # neighbouring inputs for four columns
+    return {
+        "WINDOW_ROWS": kernel[0],
+        "WINDOW_COLUMNS": kernel[1],
+        "ROW_STRIDE": stride[0],
+        "COLUMN_STRIDE": stride[1],
+        "TAPS": numel(kernel),
+        "FLIGHT": flight,
+        "OLDER": flight - 1,
+        "NEEDED": needed,
+        "FETCHED": quads(needed + 3),
+    }
