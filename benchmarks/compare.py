@@ -24,12 +24,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import smollm2
-from benchmarks.rows import ROWS, Row
+from benchmarks.rows import MODEL_ROWS, ROWS, Row
 
 ROOT = Path(__file__).parent.parent
 PEERS = ROOT / ".venv-peers"
 US = "pteron"
 SIDES = {US: Path(sys.executable), "onnxruntime": PEERS / "bin/python", "ncnn": PEERS / "bin/python"}
+MODEL_SIDES = {**SIDES, "torch": Path(sys.executable)}
 
 # Shader caches on disk are off, so the first call at a shape includes the compilation.
 NO_SHADER_CACHE = {"MESA_SHADER_CACHE_DISABLE": "true"}
@@ -54,7 +55,7 @@ class Process:
             stderr=self._log,
             text=True,
             cwd=ROOT,
-            env=os.environ | NO_SHADER_CACHE | environment,
+            env=os.environ | environment,
         )
 
     def ask(self, **command: Any) -> dict[str, Any]:
@@ -216,18 +217,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds per row")
     parser.add_argument("--seconds", type=float, default=0.3, help="the minimum seconds of a turn")
+    parser.add_argument("--models", action="store_true", help="whole models instead of operators")
     parser.add_argument("--only", default="", help="only rows whose name contains this text")
     parser.add_argument("--output", type=Path, default=ROOT / "build/bench.jsonl", help="appended to")
     options = parser.parse_args()
     say = Console(stderr=True, highlight=False, soft_wrap=True).print
-    rows = [row for row in ROWS if options.only in row.name]
-    model = smollm2.program(PEERS) if any(row.kind == "llm" for row in rows) else None
+    rows = [row for row in (MODEL_ROWS if options.models else ROWS) if options.only in row.name]
+    environment = {} if options.models else dict(NO_SHADER_CACHE)
+    if any(row.kind == "llm" for row in rows) and (program := smollm2.program(PEERS)):
+        environment["PTERON_BENCH_MODEL"] = str(program)
     notes: list[str] = []
     with ExitStack() as stack:
         sides, facts = [], {}
-        for name, python in SIDES.items():
+        for name, python in (MODEL_SIDES if options.models else SIDES).items():
             try:
-                side = Process(name, python, {"PTERON_BENCH_MODEL": str(model)} if model else {})
+                side = Process(name, python, environment)
                 stack.callback(side.close)
                 facts[name] = side.ask(do="facts")
                 sides.append(side)
@@ -239,6 +243,10 @@ def main() -> None:
         with options.output.open("a", encoding="utf-8") as file:
             for row in rows:
                 say(f"measuring {row.name}")
+                if row.kind == "model":
+                    subprocess.run(
+                        [sys.executable, "-m", "benchmarks.models", row.name], cwd=ROOT, check=True
+                    )
                 found = measure(row, sides, options.rounds, options.seconds)
                 out.add_row(*cells(row, found))
                 file.writelines(

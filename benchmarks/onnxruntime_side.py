@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks import models
 from benchmarks.rows import EPSILON, GROUP, HEADS, KV_HEADS, Array, Row, Unsupported
 
 PROVIDER = "WebGpuExecutionProvider"
@@ -40,6 +41,9 @@ class Side:
                 return _rows(node, data["x"], {"w": data["w"]}, row.sizes["k"])
             case "attention":
                 return _attention(data)
+            case "model":
+                session = _open(str(models.folder(row.name) / "model.onnx"))
+                return lambda live: session.run(["y"], {"x": data["x"]})[0]
         raise Unsupported("building the whole model for it is not part of this benchmark")
 
 
@@ -56,10 +60,14 @@ def _session(
     graph = helper.make_graph([node], "one node", values(inputs), values(outputs), weights)
     versions = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]
     model = helper.make_model(graph, opset_imports=versions, ir_version=10)
+    return _open(model.SerializeToString())
+
+
+def _open(model: bytes | str) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[PROVIDER])
+    return onnxruntime.InferenceSession(model, options, providers=[PROVIDER])
 
 
 def _rows(node: Any, x: Array, constants: dict[str, Array], width: int) -> Callable[[int | None], Array]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 import pteron
+from benchmarks import models
 from benchmarks.one_op import Fixed, OneOp
 from benchmarks.rows import EPSILON, GROUP, HEAD, HEADS, KV_HEADS, Array, Row, Unsupported
 from pteron.devices import open_device
@@ -32,6 +33,9 @@ class Side:
     def prepare(self, row: Row, data: dict[str, Array]) -> Callable[[int | None], Array]:
         if row.kind == "llm":
             return self._language_model(row)
+        if row.kind == "model":
+            method = pteron.load(models.folder(row.name) / "model.pte", device=self._device).method()
+            return lambda live: method.execute([data["x"]])[0]
         op = self._one_op(row, data)
         first, *others = op.inputs
         return lambda live: op.call([first if live is None else first[:live], *others])[0]

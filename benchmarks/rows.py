@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from benchmarks import models
+
 Array: TypeAlias = np.ndarray[Any, Any]
 
 GROUP = 32  # weights that share a scale, in the 4-bit rows
@@ -20,7 +22,7 @@ class Unsupported(Exception):
 @dataclass(frozen=True, slots=True)
 class Row:
     name: str
-    kind: str  # linear, linear_q4, rms_norm, attention, or llm
+    kind: str  # linear, linear_q4, rms_norm, attention, llm, or model
     sizes: dict[str, int]
     published: float | None = None  # cpu_ms of the best peer on an idle machine with two cores, measured once
     by: str = ""
@@ -45,6 +47,8 @@ ROWS = (
         first_calls=(7, 33, 64, 101, 20, 1),
     ),
 )
+
+MODEL_ROWS = tuple(Row(name, "model", {}) for name in models.MODELS)
 
 HEADS, KV_HEADS, HEAD = 32, 8, 64
 
@@ -79,6 +83,8 @@ def arrays(row: Row) -> dict[str, Array]:
                 "past_k": normal(1, past, KV_HEADS, HEAD),
                 "past_v": normal(1, past, KV_HEADS, HEAD),
             }
+        case "model":
+            return {"x": np.load(models.folder(row.name) / "x.npy")}
         case _:
             return {}
 
@@ -98,6 +104,8 @@ def expected(row: Row, data: dict[str, Array]) -> Array | None:
             result = x / np.sqrt((x * x).mean(-1, keepdims=True) + EPSILON) * data["w"]
         case "attention":
             result = _attention(data, row.sizes["past"])
+        case "model":
+            result = np.load(models.folder(row.name) / "expected.npy")
         case _:
             return None
     return result
