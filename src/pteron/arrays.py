@@ -22,8 +22,10 @@ from pteron.errors import InputError, UnsupportedError
 from pteron.gpu.device import Buffer, Device
 from pteron.gpu.placement import check_size
 from pteron.gpu.staging import read_back
+from pteron.ir.dispatch import describe
 from pteron.ir.dtypes import DType, array_type
-from pteron.ir.values import Constant, Joined, Shape, Tensor, numel
+from pteron.ir.live import ContentRule
+from pteron.ir.values import Constant, Element, Joined, Shape, Tensor, numel
 
 
 class GpuArray:
@@ -221,3 +223,32 @@ def _row_major(tensor: Tensor) -> np.ndarray[Any, Any]:
     if not exact and not np.array_equal(narrow, array):
         raise UnsupportedError(f"constant {tensor.name} has integers beyond 32 bits, which WebGPU lacks")
     return narrow
+
+
+def read_element(element: Element, array: Any) -> int:
+    """The value of an element of an input, which the program uses as an integer."""
+    values = array.numpy() if isinstance(array, GpuArray) else array
+    name = f"element {element.index} of dimension {element.dim}"
+    if element.dim == -1:
+        flat = values.reshape(-1)
+        if not element.index < flat.size:
+            raise InputError(
+                f"{name} is read as an integer, but the input has shape {describe(values.shape)}"
+            )
+        return flat[element.index].item()  # type: ignore[no-any-return]
+    size = values.shape[element.dim] if element.dim < values.ndim else 0
+    if not -size <= element.index < size or not values.size:
+        raise InputError(f"{name} is read as an integer, but the input has shape {describe(values.shape)}")
+    place = [0] * values.ndim
+    place[element.dim] = element.index
+    return values[tuple(place)].item()  # type: ignore[no-any-return]
+
+
+def check_contents(array: np.ndarray[Any, Any], rule: ContentRule, name: str) -> None:
+    """Refuse an input with an element that is out of range."""
+    if array.size and (array.min() < rule.low or array.max() > rule.high):
+        where = tuple(int(i) for i in np.argwhere((array < rule.low) | (array > rule.high))[0])
+        raise InputError(
+            f"{name}: element {list(where)} is {array[where]}, "
+            f"but {rule.what} must lie in {rule.low}..{rule.high}"
+        )

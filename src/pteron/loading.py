@@ -17,6 +17,7 @@ from pteron.measure.trials import Trials
 from pteron.plan.routes import Choice
 from pteron.program import Program, lower_all
 from pteron.pte.file import ProgramFile
+from pteron.segments.graph import Batching
 
 
 def load(
@@ -29,6 +30,7 @@ def load(
     choice: Choice | None = None,
     max_nodes: int = MAX_NODES,
     kv_dtype: str | None = None,
+    segments: int | Batching | None = None,
 ) -> Program:
     """Load a `.pte` file (a path, bytes, or an open binary file).
 
@@ -41,14 +43,17 @@ def load(
     max_nodes: the maximum number of nodes in all methods together. A small file can ask for millions of nodes
         with nested loops. Raise the limit only for files that you trust.
     kv_dtype: "f16" or "f32" stores keys and values of attention in this type. Default: the type in the file.
+    segments: the largest number of sequences that one call may run (see `SegmentedMethod.submit_many`). Each
+        of them has KV caches on the GPU. `Batching` has more options.
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
     fuse = None if fuse is None else tuple(fuse)
+    batching = Batching(segments) if isinstance(segments, int) else segments
     file = ProgramFile.open(source, paths)
     opened: Device | None = None
     try:
         # Before a device is opened: a bad file needs none.
-        graphs = lower_all(file, fuse, max_nodes, kv_dtype)
+        graphs = lower_all(file, fuse, max_nodes, kv_dtype, batching)
         if device is None or isinstance(device, (str, int, Adapter)):
             device = opened = open_device(device)
         if tune is None:
@@ -57,7 +62,14 @@ def load(
         if choice is None and isinstance(device, WgpuDevice):
             known = tuning.read(device.adapter)
             tuner = Trials() if tune else None
-        options = {"fuse": fuse, "tune": tune, "choice": choice, "max_nodes": max_nodes, "kv_dtype": kv_dtype}
+        options = {
+            "fuse": fuse,
+            "tune": tune,
+            "choice": choice,
+            "max_nodes": max_nodes,
+            "kv_dtype": kv_dtype,
+            "segments": segments,
+        }
         return Program(
             file,
             graphs,

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pteron import html
-from pteron.arrays import AsGiven, GpuArray, as_it_is, as_numpy, from_gpu, kind_of, to_gpu
+from pteron.arrays import (
+    AsGiven,
+    GpuArray,
+    as_it_is,
+    as_numpy,
+    check_contents,
+    from_gpu,
+    kind_of,
+    read_element,
+    to_gpu,
+)
 from pteron.errors import InputError, PteronError
 from pteron.gpu import call
 from pteron.gpu.call import Feed, Read
@@ -18,13 +29,15 @@ from pteron.gpu.executor import Executor
 from pteron.gpu.placement import Placement
 from pteron.gpu.staging import Pending, read_back
 from pteron.gpu.state import State
-from pteron.ir.dispatch import describe
 from pteron.ir.dtypes import array_type
-from pteron.ir.live import ContentRule, Live
-from pteron.ir.values import Element, Port, Shape, SymInt, Tensor, ValueId, numel
+from pteron.ir.live import Live
+from pteron.ir.values import Port, Shape, SymInt, Tensor, ValueId, numel
 from pteron.plan.dynamic import check_shape, dynamic_dims, explained, refusal
+from pteron.plan.input_uses import index_inputs, input_elements
 from pteron.plan.memory import aligned
 from pteron.plan.sweep import LiveGraph
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +96,8 @@ class Method:
         self.program = program
         self._closed = False
         self.open_on(live, device, weights)
-        self._elements = [self._element_of_input(element) for element in self.graph.elements]
-        self._indices = self._index_inputs()
+        self._elements = input_elements(self._live)
+        self._indices = index_inputs(self._live)
         self._integer_outputs = [(p.name, p.value) for p in self.graph.outputs if isinstance(p.value, SymInt)]
         dims = dynamic_dims(self.graph, live)
         self.inputs = tuple(_describe(port, dims.get(_id(port), ())) for port in self.graph.inputs)
@@ -182,21 +195,32 @@ class Method:
     ) -> Pending[list[Any]]:
         if keep_on_gpu:
             return Pending.ready(self._run_and_keep(state, copies))
+        return self._run_and_read(copies, state, last_row, partial(self._as_given, as_given))
+
+    def _run_and_read(
+        self, copies: list[Copy], state: State, last_row: bool, then: Callable[[list[Any]], T]
+    ) -> Pending[T]:
+        """Run the prepared call. The result is what `then` makes of its outputs."""
         reads = call.plan_reads(self._executor, last_row)
         integers = {name: self._integer(value) for name, value in self._integer_outputs}
 
-        def finish(data: memoryview) -> list[Any]:
-            made = [_output(port, data, reads, integers, self.graph.counts) for port in self.graph.outputs]
-            return [
-                as_given(value, port.host_type) if isinstance(value, np.ndarray) else value
-                for port, value in zip(self.graph.outputs, made, strict=True)
-            ]
+        def finish(data: memoryview) -> T:
+            return then(
+                [_output(port, data, reads, integers, self.graph.counts) for port in self.graph.outputs]
+            )
 
         return call.launch(self._executor, state, copies, reads.values(), finish)
 
+    def _as_given(self, as_given: AsGiven, outputs: list[Any]) -> list[Any]:
+        """Outputs in the kind of array that the inputs have."""
+        return [
+            as_given(value, port.host_type) if isinstance(value, np.ndarray) else value
+            for port, value in zip(self.graph.outputs, outputs, strict=True)
+        ]
+
     def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
         """The inputs in the order of the program. Some may be given by name."""
-        ports = self.graph.inputs
+        ports = self._input_ports
         names = [port.name for port in ports[len(inputs) :]]
         if len(inputs) + len(named) == len(ports) and named.keys() == set(names):
             return (*inputs, *(named[name] for name in names))
@@ -208,7 +232,13 @@ class Method:
 
     def _read_inputs(self, inputs: Sequence[Any]) -> list[Any]:
         """Convert each input to the GPU's format and check it. Nothing changes yet."""
-        return [self._read_input(port, value) for port, value in zip(self.graph.inputs, inputs, strict=True)]
+        ports = self._input_ports
+        return [self._read_input(port, value) for port, value in zip(ports, inputs, strict=True)]
+
+    @property
+    def _input_ports(self) -> Sequence[Port]:
+        """The inputs that a caller gives."""
+        return self.graph.inputs
 
     def _read_input(self, port: Port, value: Any) -> Any:
         if isinstance(port.value, SymInt):
@@ -244,7 +274,7 @@ class Method:
                 changes[port.value.id] = tuple(array.shape)
                 by_id[port.value.id] = array
         for element in self._elements:
-            changes[element.symint.id] = _read_element(element, by_id[element.source.id])
+            changes[element.symint.id] = read_element(element, by_id[element.source.id])
         return changes
 
     def _feeds(self, arrays: list[Any]) -> list[Feed]:
@@ -363,6 +393,11 @@ class Method:
             executor.params.nbytes,
         )
 
+    @property
+    def state_nbytes(self) -> int:
+        """Bytes on the GPU of the KV caches of one conversation."""
+        return self.memory.state
+
     def symint(self, name: str) -> int | float | None:
         """The current value of a SymInt, by its name in `inspect`."""
         for value in self.graph.values:
@@ -403,39 +438,21 @@ class Method:
 
     # -- load -----------------------------------------------------------------------------------
 
-    def _element_of_input(self, element: Element) -> Element:
-        """The same element, as a position in the input that its tensor is a view of."""
-        root = self.graph.values[self._executor.layout.storage[element.source.id]]
-        assert isinstance(root, Tensor)
-        if root is element.source:
-            return element
-        # The element [0.., index, ..0] of a view is at a flat offset in the input.
-        flat = (
-            element.index * numel(element.source.max_shape[element.dim + 1 :])
-            if element.dim >= 0
-            else element.index
-        )
-        return Element(element.symint, root, -1, flat)
-
-    def _index_inputs(self) -> list[tuple[int, ValueId, int]]:
-        """The inputs that are used as indices: (node, tensor in the rule, input number)."""
-        places = {p.value.id: n for n, p in enumerate(self.graph.inputs) if isinstance(p.value, Tensor)}
-        roots = self._executor.layout.storage
-        return [
-            (index, tensor.id, places[roots[tensor.id]])
-            for index in self._live.indexing
-            for tensor in self.graph.nodes[index].reads
-            if isinstance(tensor, Tensor) and roots[tensor.id] in places
-        ]
-
     def _check_indices(self, arrays: list[Any]) -> None:
         """Check that indices are in range, at the live size of the tensor that they index."""
+        checked = set()  # the layers of a model often have the same rules
         for index, tensor, place in self._indices:
             plan = self._live.plans[index]
             assert plan is not None
             for rule in plan.contents:
-                if rule.tensor.id == tensor and isinstance(arrays[place], np.ndarray):
-                    _check_contents(arrays[place], rule, self.graph.inputs[place].name)
+                known = (place, rule.low, rule.high)
+                if (
+                    rule.tensor.id == tensor
+                    and isinstance(arrays[place], np.ndarray)
+                    and known not in checked
+                ):
+                    checked.add(known)
+                    check_contents(arrays[place], rule, self.graph.inputs[place].name)
 
 
 def _id(port: Port) -> ValueId:
@@ -469,30 +486,3 @@ def _describe(port: Port, dims: tuple[int, ...]) -> IOInfo:
     is_tensor = isinstance(port.value, Tensor)
     fixed = None if isinstance(port.value, (Tensor, SymInt)) else port.value
     return IOInfo(port.name, port.host_type, port.max_shape, dims, is_tensor, fixed)
-
-
-def _read_element(element: Element, array: Any) -> int:
-    values = array.numpy() if isinstance(array, GpuArray) else array
-    name = f"element {element.index} of dimension {element.dim}"
-    if element.dim == -1:
-        flat = values.reshape(-1)
-        if not element.index < flat.size:
-            raise InputError(
-                f"{name} is read as an integer, but the input has shape {describe(values.shape)}"
-            )
-        return flat[element.index].item()  # type: ignore[no-any-return]
-    size = values.shape[element.dim] if element.dim < values.ndim else 0
-    if not -size <= element.index < size or not values.size:
-        raise InputError(f"{name} is read as an integer, but the input has shape {describe(values.shape)}")
-    place = [0] * values.ndim
-    place[element.dim] = element.index
-    return values[tuple(place)].item()  # type: ignore[no-any-return]
-
-
-def _check_contents(array: np.ndarray[Any, Any], rule: ContentRule, name: str) -> None:
-    if array.size and (array.min() < rule.low or array.max() > rule.high):
-        where = tuple(int(i) for i in np.argwhere((array < rule.low) | (array > rule.high))[0])
-        raise InputError(
-            f"{name}: element {list(where)} is {array[where]}, "
-            f"but {rule.what} must lie in {rule.low}..{rule.high}"
-        )

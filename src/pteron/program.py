@@ -24,6 +24,9 @@ from pteron.method import Method
 from pteron.plan.routes import Choice
 from pteron.plan.sweep import LiveGraph, plan
 from pteron.pte.file import ProgramFile
+from pteron.segmented_method import SegmentedMethod
+from pteron.segments.graph import Batching, SegmentedGraph
+from pteron.segments.rewrite import with_segments
 
 
 class Tuner(Protocol):
@@ -87,10 +90,14 @@ class Program:
             choice = self._tuner.tune(live, self.device, lambda trial: self._load_with(live.graph, trial))
             if choice is not None:
                 return self._load_with(live.graph, choice)
-        return Method(live, self.device, self._weights, self)
+        return self._made(live)
 
     def _load_with(self, graph: Graph, choice: Choice) -> Method:
-        return Method(plan(graph, self.device.route_features, choice), self.device, self._weights, self)
+        return self._made(plan(graph, self.device.route_features, choice))
+
+    def _made(self, live: LiveGraph) -> Method:
+        kind = SegmentedMethod if isinstance(live.graph, SegmentedGraph) else Method
+        return kind(live, self.device, self._weights, self)
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Call `forward`."""
@@ -212,6 +219,7 @@ def lower_all(
     passes: Iterable[str] | None = None,
     max_nodes: int = MAX_NODES,
     kv_dtype: str | None = None,
+    batching: Batching | None = None,
 ) -> dict[str, Graph]:
     """Lower and fuse all methods. One error lists the problems of all methods."""
     passes = None if passes is None else list(passes)
@@ -221,7 +229,8 @@ def lower_all(
     for name in file.method_names:
         graph, problems[name] = try_lower(file, name, budget)
         if not problems[name]:
-            graphs[name] = fuse(with_cache_dtype(graph, kv_dtype), passes)
+            graph = with_cache_dtype(graph, kv_dtype)
+            graphs[name] = fuse(with_segments(graph, batching) if batching else graph, passes)
     if any(problems.values()):
         for name, graph in graphs.items():
             problems[name] = _try_plan(graph)[1]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,6 @@ from tests.llm.torch_llama import Llama
 from tests.support.calls import Call, check_file
 from tests.support.compare import assert_close
 
-ROOT = Path(__file__).parents[2]
 TINY = Tiny("llama", tied=False)
 MAX_LENGTH = 16
 PROMPT = np.random.default_rng(0).integers(0, 200, (1, 23))
@@ -30,16 +26,6 @@ PIECES = (13, 1, 1, 5, 1, 2)
 
 
 # -- ExecuTorch's own export ----------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def stock(once: Callable[[str, Callable[[Path], Any]], Path]) -> Path:
-    def make(folder: Path) -> None:
-        command = [sys.executable, "-m", "tests.llm.executorch_llama", str(folder)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stderr[-3000:]
-
-    return once("executorch_llama", make)
 
 
 def test_a_llama_from_executorch_runs_unchanged(stock: Path, device: Device) -> None:

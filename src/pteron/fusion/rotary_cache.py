@@ -19,10 +19,21 @@ from pteron.ir.values import Graph, Node, Tensor
 from pteron.ir.work import LiveArguments, Work
 from pteron.ops.attention import cached_attention, windowed_sdpa_work
 from pteron.ops.rope import rotation, table_rows
+from pteron.ops.segmented import CACHED, At, rotate_into_caches, segmented_attention
 from pteron.ops.writes import check_room
 
-ROTARY = ("et_vk.apply_rotary_emb.default", "et_vk.apply_rotary_emb_hf.default")
-SDPA = ("sdpa_with_kv_cache.default", "pteron.sdpa_with_kv_cache.default")
+ROTARY = (
+    "et_vk.apply_rotary_emb.default",
+    "et_vk.apply_rotary_emb_hf.default",
+    "pteron.segmented_rotary_emb_hf",
+)
+# Operators of attention, and the operator that also rotates.
+SDPA = {
+    "sdpa_with_kv_cache.default": "pteron.rotary_sdpa_with_kv_cache",
+    "pteron.sdpa_with_kv_cache.default": "pteron.rotary_sdpa_with_kv_cache",
+    "pteron.segmented_sdpa_with_kv_cache": "pteron.segmented_rotary_sdpa",
+    "pteron.segmented_windowed_sdpa": "pteron.segmented_rotary_sdpa",
+}
 
 
 def _work(call: LiveArguments) -> Work:
@@ -97,6 +108,39 @@ def rotary_sdpa_with_kv_cache(
     return [replace(route, dispatches=[stored, *route.dispatches]) for route in routes]
 
 
+@op("pteron.segmented_rotary_sdpa", mutates=["key_cache", "value_cache"], work=CACHED)
+def segmented_rotary_sdpa(
+    q: LiveTensor,
+    k: LiveTensor,
+    v: LiveTensor,
+    cos: LiveTensor,
+    sin: LiveTensor,
+    row: At | None,
+    key_cache: LiveTensor,
+    value_cache: LiveTensor,
+    at: At,
+    mask: None,
+    dropout: float,
+    is_causal: bool,
+    scale: float | None,
+    window: int | None,
+    softcap: float | None,
+    outs: tuple[LiveTensor, LiveTensor],
+) -> list[Route]:
+    """The same for the rows of several sequences.
+
+    row: tables have a row for each position, and halves are rotated. None: tables have a row for each row of
+    q, and neighbours are rotated.
+    """
+    turned, out = outs
+    check(
+        k.shape == v.shape, f"key {describe(k.shape)} and value {describe(v.shape)} must have the same shape"
+    )
+    stored = rotate_into_caches(q, k, v, cos, sin, row, key_cache, value_cache, at, turned)
+    routes = segmented_attention(turned, key_cache, value_cache, at, dropout, scale, window, softcap, out)
+    return [replace(route, dispatches=[*stored, *route.dispatches]) for route in routes]
+
+
 def fuse(graph: Graph) -> Graph:
     uses = Uses(graph)
     replacements: dict[int, Replacement] = {}
@@ -109,9 +153,7 @@ def fuse(graph: Graph) -> Graph:
         how = [*how, None, None][:6]  # ExecuTorch's operator has no window and no soft-cap
         caches = (key_cache, value_cache, start_pos)
         args = (q, k, v, cos, sin, row[0] if row else None, *caches, *how)
-        replacements[sdpa.index] = Replacement(
-            "pteron.rotary_sdpa_with_kv_cache", (*args, (turned, out)), (rotary, sdpa)
-        )
+        replacements[sdpa.index] = Replacement(SDPA[sdpa.name], (*args, (turned, out)), (rotary, sdpa))
     return rebuild(graph, replacements)
 
 

@@ -76,8 +76,8 @@ class Device(Protocol):
     def write(self, buffer: Buffer, offset: int, data: Any) -> None:
         """Copy host bytes into a buffer. Later submissions see them."""
 
-    def clear(self, buffers: Iterable[Buffer]) -> None:
-        """Fill buffers with zeros."""
+    def clear(self, parts: Iterable[tuple[Buffer, int, int]]) -> None:
+        """Fill parts of buffers (buffer, offset, bytes) with zeros. Parts are whole words."""
 
     def pipeline(self, source: str, label: str, kinds: Sequence[str]) -> Pipeline:
         """The compute pipeline of a shader text, compiled once. `kinds` is the type of each binding."""

@@ -115,7 +115,9 @@ def check_size(tensor: Tensor, constant: Constant) -> None:
 def is_zero(tensor: Tensor) -> bool:
     """Whether a constant has only zeros, such as an empty cache."""
     constant = tensor.constant
-    if not isinstance(constant, Constant):
+    if isinstance(constant, Joined):
+        return all(map(is_zero, dict.fromkeys(constant.parts)))
+    if constant is None:
         return False
     view = constant.data.view
     zeros = bytes(_CHUNK)

@@ -108,8 +108,8 @@ class RecordingDevice:
     def write(self, buffer: Any, offset: int, data: Any) -> None:
         self.events.append(Write(buffer, offset, bytes(memoryview(data).cast("B"))))
 
-    def clear(self, buffers: Iterable[Any]) -> None:
-        self.events.append(Clear(tuple(buffers)))
+    def clear(self, parts: Iterable[tuple[Any, int, int]]) -> None:
+        self.events.append(Clear(tuple(buffer for buffer, _, _ in parts)))
 
     def pipeline(self, source: str, label: str, kinds: Sequence[str]) -> RecordedPipeline:
         if source not in self.pipelines:

@@ -21,7 +21,7 @@ Part: TypeAlias = Callable[[Tensor], list[tuple[int, int]]]
 
 
 def everything(tensor: Tensor) -> list[tuple[int, int]]:
-    return [(0, aligned(tensor.max_nbytes))]
+    return [(0, aligned(tensor.max_nbytes, 4))]
 
 
 def first_positions(count: int, length: int) -> Part:
@@ -49,6 +49,7 @@ class State:
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
+        self.tensors = executor.graph.states  # of one conversation
         self.closed = False
         self.commands: tuple[int, list[Command]] = (-1, [])  # with the version of the plan they belong to
         with Buffers(executor.device) as owned:
@@ -63,18 +64,37 @@ class State:
             self.nbytes = owned.nbytes
             self.reset()
 
+    def offset(self, tensor: Tensor) -> int:
+        """Where the bytes of a tensor begin in its buffer."""
+        return 0
+
+    def _nbytes(self, tensor: Tensor) -> int:
+        return self.buffers[tensor.id].size
+
+    def _parts(self, tensor: Tensor, part: Part) -> list[tuple[int, int]]:
+        """A part of a tensor, as bytes of its buffer."""
+        first = self.offset(tensor)
+        return [(first + offset, size) for offset, size in part(tensor)]
+
     def reset(self) -> None:
         """Reset to the contents in the file, or to zeros."""
         device = self.executor.device
         with device.lock:
             self.check_open()
             pristine = self.executor.pristine
+            places = [(tensor.id, self.offset(tensor), self._nbytes(tensor)) for tensor in self.tensors]
             copies: list[Copy] = [
-                (pristine[value], 0, buffer, 0, buffer.size)
-                for value, buffer in self.buffers.items()
+                (pristine[value], offset, self.buffers[value], offset, nbytes)
+                for value, offset, nbytes in places
                 if value in pristine
             ]
-            device.clear(buffer for value, buffer in self.buffers.items() if value not in pristine)
+            device.clear(
+                [
+                    (self.buffers[value], offset, nbytes)
+                    for value, offset, nbytes in places
+                    if value not in pristine
+                ]
+            )
             if copies:
                 device.submit(copies, (), ())
 
@@ -82,15 +102,15 @@ class State:
         """The contents of each tensor, or of a part of it, in the order of the program."""
         self.check_open()
         contents = []
-        for tensor in self.executor.graph.states:
-            spans = part(tensor)
+        for tensor in self.tensors:
+            spans = self._parts(tensor, part)
             buffer = self.buffers[tensor.id]
             contents.append(read_parts(self.executor.device, buffer, spans, bytes) if spans else b"")
         return contents
 
     def sizes(self, part: Part = everything) -> list[int]:
         """How many bytes `read` gives, and `write` takes, for each tensor."""
-        return [sum(size for _, size in part(tensor)) for tensor in self.executor.graph.states]
+        return [sum(size for _, size in part(tensor)) for tensor in self.tensors]
 
     def write(self, contents: Sequence[bytes | memoryview], part: Part = everything) -> None:
         """Write what `read` gave for the same part. Nothing changes if a size is wrong."""
@@ -99,9 +119,9 @@ class State:
         device = self.executor.device
         with device.lock:
             self.check_open()
-            for tensor, data in zip(self.executor.graph.states, contents, strict=True):
+            for tensor, data in zip(self.tensors, contents, strict=True):
                 place = 0
-                for offset, size in part(tensor):
+                for offset, size in self._parts(tensor, part):
                     device.write(self.buffers[tensor.id], offset, data[place : place + size])
                     place += size
 
@@ -113,13 +133,16 @@ class State:
         with device.lock:
             self.check_open()
             other.check_open()
-            copies: list[Copy] = [
-                (other.buffers[tensor.id], offset, self.buffers[tensor.id], offset, size)
-                for tensor in self.executor.graph.states
-                for offset, size in part(tensor)
-            ]
+            copies = self._copies_from(other, part)
             if copies:
                 device.submit(copies, (), ())
+
+    def _copies_from(self, other: State, part: Part) -> list[Copy]:
+        return [
+            (other.buffers[tensor.id], offset, self.buffers[tensor.id], offset, size)
+            for tensor in self.tensors
+            for offset, size in part(tensor)
+        ]
 
     def __reduce__(self) -> Any:
         raise TypeError("a state belongs to one GPU and cannot be pickled: make a new one where it is needed")

@@ -11,6 +11,7 @@ from pteron.errors import InputError, UnsupportedError
 from pteron.gpu.state import Part, State, first_positions
 from pteron.method import IOInfo
 from pteron.program import Program
+from pteron.segmented_method import SegmentedMethod
 
 
 class Segment(NamedTuple):
@@ -47,7 +48,9 @@ class Decoder:
                 f"{self._capacity} tokens"
             )
         self.context_length = context_length or self._capacity
-        self.segments = 1  # the most conversations that one call of the program can run
+        self._many = self.method if isinstance(self.method, SegmentedMethod) else None
+        # The most conversations that one call of the program can run.
+        self.segments: int = self._many.segments if self._many else 1
 
     @staticmethod
     def _check_inputs(inputs: Sequence[IOInfo]) -> tuple[IOInfo, IOInfo]:
@@ -70,7 +73,7 @@ class Decoder:
     @property
     def kv_nbytes(self) -> int:
         """The size of the KV caches of one conversation, on the GPU."""
-        return self.method.memory.state
+        return self.method.state_nbytes
 
     def positions(self, count: int) -> Part:
         """The part of a state that holds the first tokens."""
@@ -78,10 +81,13 @@ class Decoder:
 
     def logits(self, tokens: Sequence[int], position: int, state: State) -> np.ndarray[Any, Any]:
         """Run up to `max_length` tokens at a position. Returns the logits after the last token."""
-        count = len(tokens) if self._one_position_per_token else 1
-        inputs = (np.array([tokens], np.int64), np.arange(position, position + count, dtype=np.int64))
+        inputs = self._inputs(tokens, position)
         row: np.ndarray[Any, Any] = self.method.execute(inputs, state=state, last_row=True)[0]
         return row
+
+    def _inputs(self, tokens: Sequence[int], position: int) -> tuple[np.ndarray[Any, Any], ...]:
+        count = len(tokens) if self._one_position_per_token else 1
+        return np.array([tokens], np.int64), np.arange(position, position + count, dtype=np.int64)
 
     def logits_many(self, segments: Sequence[Segment]) -> list[np.ndarray[Any, Any]]:
         """Run the next tokens of up to `segments` conversations, of up to `max_length` tokens in total.
@@ -90,7 +96,10 @@ class Decoder:
         """
         if not 1 <= len(segments) <= self.segments:
             raise InputError(f"logits_many takes 1 to {self.segments} segments, got {len(segments)}")
-        return [self.logits(*segment) for segment in segments]
+        if self._many is None:
+            return [self.logits(*segment) for segment in segments]
+        calls = [(self._inputs(s.tokens, s.position), s.state) for s in segments]
+        return [outputs[0].reshape(-1, self.vocab_size)[-1] for outputs in self._many.execute_many(calls)]
 
 
 def _as_tuple(value: Any) -> tuple[int, ...]:

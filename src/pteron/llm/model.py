@@ -29,6 +29,7 @@ from pteron.llm.tools import TemplateTurns, ToolError, ToolUse, family_of
 from pteron.loading import load as load_program
 from pteron.loading import portable_source
 from pteron.program import Program
+from pteron.segments.graph import Batching
 
 TOKENIZER, TEMPLATE, DESCRIPTION = "pteron.tokenizer.json", "pteron.chat_template", "pteron.model.json"
 
@@ -42,6 +43,7 @@ def load(
     data_path: Any = None,
     device: str | int | Adapter | Device | None = None,
     kv_dtype: str = "f16",
+    segments: int = 1,
     progress: Callable[[float, str], None] | None = None,
 ) -> LanguageModel:
     """Load a language model from a `.pte` file (a path, bytes, or an open binary file).
@@ -53,13 +55,18 @@ def load(
     chat_template: a Jinja template. Default: the one in the file or beside it.
     context_length: use only a part of the program's context. Default for a model that is converted: 2048.
     kv_dtype: the type of the stored keys and values, "f16" or "f32". "f32" needs twice the memory.
+    segments: the largest number of conversations that one call of the model can continue. Memory for the KV
+        caches of all of them is taken at load. A model that mixes the tokens of a call runs one at a time.
     progress: called during a conversion, with the finished share and the name of the current step.
     """
     given, source = source, model_file(source, context_length, progress)
     worker = prompt_worker()
     worker.start()
     try:
-        program = load_program(source, data_path=data_path, device=device, kv_dtype=kv_dtype)
+        batching = Batching(segments, last_rows=True, required=False) if segments != 1 else None
+        program = load_program(
+            source, data_path=data_path, device=device, kv_dtype=kv_dtype, segments=batching
+        )
     except BaseException:
         worker.close()
         raise
@@ -84,6 +91,7 @@ def load(
             "data_path": data_path,
             "device": program.device.name,
             "kv_dtype": kv_dtype,
+            "segments": segments,
         }
         model.origin = partial(_load_again, portable_source(given), options)
         return model

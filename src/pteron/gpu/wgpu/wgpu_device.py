@@ -241,11 +241,11 @@ class WgpuDevice:
         with wgpu_errors("wait"):
             self.calls.wait(self._device)
 
-    def clear(self, buffers: Iterable[Buffer]) -> None:
+    def clear(self, parts: Iterable[tuple[Buffer, int, int]]) -> None:
         with wgpu_errors("clear"):
             encoder = self._device.create_command_encoder()
-            for buffer in buffers:
-                encoder.clear_buffer(buffer)
+            for buffer, offset, nbytes in parts:
+                encoder.clear_buffer(buffer, offset, nbytes)
             self._device.queue.submit([encoder.finish()])
 
     def reopen(self) -> WgpuDevice:

@@ -34,7 +34,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     let h = (row / p.length) % p.heads;
     let b = row / (p.length * p.heads);
     let q_first = b * p.q_batch + s * p.q_length + h * p.q_head;
-    let k_first = b * p.k_batch + (h / p.sharing) * p.k_head;
+    let k_first = caches_of(b, s) * p.k_batch + (h / p.sharing) * p.k_head;
     let keys = visible_keys(s);
 
     var query: array<vec4<f32>, QUADS>;

@@ -11,6 +11,7 @@
 @group(0) @binding(3) var<storage, read_write> parts: array<vec4<f32>>;  // see attention_chunks
 @group(0) @binding(4) var<uniform> start_pos: vec4<i32>;
 @group(0) @binding(5) var<uniform> p: Params;
+//#include attention_segments
 
 //#include attention_params
 //#include attention_chunks
@@ -25,7 +26,8 @@ fn main(
     let sets = p.heads / TOGETHER;
     if (i >= p.batch * sets * p.length * p.chunks) { return; }
     let chunk = i % p.chunks;
-    let s = (i / p.chunks) % p.length;
+    let place = (i / p.chunks) % p.length;
+    let s = query_at(place);
     let h = (i / (p.chunks * p.length)) % sets * TOGETHER;
     let b = i / (p.chunks * p.length * sets);
     let from_key = first_key(s) + chunk * chunk_length(s);
@@ -33,7 +35,7 @@ fn main(
     if (from_key >= to_key) { return; }
 
     let q_first = (b * p.q_batch + s * p.q_length + h * p.q_head) / 4u;
-    let k_first = (b * p.k_batch + (h / p.sharing) * p.k_head) / 4u;
+    let k_first = (caches_of(b, s) * p.k_batch + (h / p.sharing) * p.k_head) / 4u;
     var query: array<array<vec4<f32>, QUADS>, TOGETHER>;
     var sum: array<array<vec4<f32>, QUADS>, TOGETHER>;
     var top: array<f32, TOGETHER>;
@@ -72,7 +74,7 @@ fn main(
         }
     }
     for (var n = 0u; n < TOGETHER; n++) {
-        let part = part_of(row_of(b, h + n, s), chunk);
+        let part = part_of(row_of(b, h + n, place), chunk);
         let highest = subgroupMax(top[n]);
         let share = exp(top[n] - highest);
         let whole = subgroupAdd(total[n] * share);

@@ -5,6 +5,7 @@
 @group(0) @binding(0) var<storage, read_write> y: array<y_word>;  // as q
 //#include attention_operands
 //#include attention_score
+//#include attention_tiles
 
 const QUADS = WIDTH / 4u;
 const PITCH = TILE + 1u;                     // the row length of a slice: lanes that fill a row use different banks
@@ -24,15 +25,16 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let tiles = (p.length + TILE - 1u) / TILE;
+    let per_head = (p.length + TILE - 1u) / TILE;
     let block = flat_group(group, groups);
-    if (block >= tiles * p.heads * p.batch) { return; }
-    let h = (block / tiles) % p.heads;
-    let b = block / (tiles * p.heads);
-    let first_query = (block % tiles) * TILE;
-    let last_query = p.length - 1u;
+    if (block >= per_head * p.heads * p.batch) { return; }
+    let h = (block / per_head) % p.heads;
+    let b = block / (per_head * p.heads);
+    let tile = tile_at(b);
+    let first_query = tile.x + (block % per_head) * TILE;
+    let last_query = tile.x + tile.y - 1u;
     let q_first = (b * p.q_batch + h * p.q_head) / 4u;
-    let k_first = (b * p.k_batch + (h / p.sharing) * p.k_head) / 4u;
+    let k_first = (caches_of(b, tile.x) * p.k_batch + (h / p.sharing) * p.k_head) / 4u;
     let q_step = p.q_length / 4u;
     let k_step = p.k_length / 4u;
 
@@ -131,7 +133,7 @@ fn main(
         for (var n = 0u; n < SLOTS; n++) { whole += found[n * SETS + 2u * pair + one]; }
         for (var r = 0u; r < 4u; r++) {
             let s = first_query + 2u * pair + one + SETS * r;
-            if (s < p.length) { y_put(q_first + s * q_step + d, y_t4(sums[4u * one + r] / whole[r])); }
+            if (s <= last_query) { y_put(q_first + s * q_step + d, y_t4(sums[4u * one + r] / whole[r])); }
         }
     }
 }

@@ -3,6 +3,7 @@
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;   // as q
 @group(0) @binding(2) var<uniform> start_pos: vec4<i32>;
 @group(0) @binding(3) var<uniform> p: Params;
+//#include attention_segments
 
 //#include attention_params
 //#include attention_chunks
@@ -13,7 +14,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     let row = i / QUADS;
     let d = i % QUADS;
     if (row >= p.batch * p.heads * p.length) { return; }
-    let s = row % p.length;
+    let s = query_at(row % p.length);
     let h = (row / p.length) % p.heads;
     let b = row / (p.length * p.heads);
     let keys = visible_keys(s) - first_key(s);

@@ -32,13 +32,14 @@ fn main(
     let key_head = (i / (together * p.chunks)) % key_heads;
     let b = i / (together * p.chunks * key_heads);
     let h = key_head * p.sharing + member / p.length;
-    let s = member % p.length;
+    let place = member % p.length;
+    let s = query_at(place);
     let from_key = first_key(s) + chunk * chunk_length(s);
     let to_key = min(from_key + chunk_length(s), visible_keys(s));
     if (from_key >= to_key) { return; }
 
     let q_first = (b * p.q_batch + s * p.q_length + h * p.q_head) / 4u;
-    let k_first = (b * p.k_batch + key_head * p.k_head) / 4u;
+    let k_first = (caches_of(b, s) * p.k_batch + key_head * p.k_head) / 4u;
     if (lane < QUADS) { query[lane] = vec4<f32>(q_quad(q_first + lane)) * p.scale; }
     workgroupBarrier();
 
@@ -80,7 +81,7 @@ fn main(
     sums[lane] = sum;
     if (lane < STEP) { scores[lane] = total; }
     workgroupBarrier();
-    let part = part_of(row_of(b, h, s), chunk);
+    let part = part_of(row_of(b, h, place), chunk);
     if (lane < QUADS) {
         for (var team = 1u; team < TEAMS; team++) { sum += sums[team * QUADS + lane]; }
         parts[part + lane] = sum;

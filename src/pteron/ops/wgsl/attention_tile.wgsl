@@ -13,6 +13,8 @@
 @group(0) @binding(3) var<storage, read_write> y: array<vec4<f32>>;  // as q
 @group(0) @binding(4) var<uniform> start_pos: vec4<i32>;
 @group(0) @binding(5) var<uniform> p: Params;
+//#include attention_segments
+//#include attention_tiles
 
 //#include attention_params
 //#include add_four
@@ -35,14 +37,16 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    let rows = p.length * p.sharing;
-    let blocks = (rows + ROWS - 1u) / ROWS;
+    let blocks = (p.length * p.sharing + ROWS - 1u) / ROWS;
     let key_heads = p.heads / max(p.sharing, 1u);
     let block = flat_group(group, groups);
     if (block >= blocks * key_heads * p.batch) { return; }
     let row = (block % blocks) * ROWS;
     let key_head = (block / blocks) % key_heads;
     let b = block / (blocks * key_heads);
+    let tile = tile_at(b);
+    let rows = tile.y * p.sharing;
+    if (row >= rows) { return; }
 
     // Lane i has the positions of rows i, i + 8 and so on. A loop of unknown length is compiled to short
     // code.
@@ -52,21 +56,21 @@ fn main(
     var query: array<array<vec4<f32>, WIDTH / 4u>, EIGHTS>;
     for (var e = 0u; 8u * e < present; e++) {
         let at = min(row + 8u * e + lane, rows - 1u);
-        let s = at / p.sharing;
+        let s = tile.x + at / p.sharing;
         let h = key_head * p.sharing + at % p.sharing;
         q_first[e] = (b * p.q_batch + s * p.q_length + h * p.q_head) / 4u;
         keys[e] = visible_keys(s);
         for (var d = 0u; d < p.quads; d++) { query[e][d] = q[q_first[e] + d] * p.scale; }
     }
-    let last = visible_keys((row + present - 1u) / p.sharing);
-    let k_first = (b * p.k_batch + key_head * p.k_head) / 4u;
+    let last = visible_keys(tile.x + (row + present - 1u) / p.sharing);
+    let k_first = (caches_of(b, tile.x) * p.k_batch + key_head * p.k_head) / 4u;
     let k_step = p.k_length / 4u;
 
     var top: array<f32, ROWS>;
     var total: array<f32, ROWS>;  // the sum of the weights of this lane's keys
     var sum: array<array<vec4<f32>, ROWS>, SHARE>;
     for (var r = 0u; r < ROWS; r++) { top[r] = LOWEST; }
-    for (var t = first_key(row / p.sharing); t < last; t += KEYS) {
+    for (var t = first_key(tile.x + row / p.sharing); t < last; t += KEYS) {
         let key = t + 4u * lane + FOUR;
         var at = k_first + min(key, vec4<u32>(last - 1u)) * k_step;
         var x = array<vec4<f32>, ROWS>();  // the scores of this lane's four keys, then their weights

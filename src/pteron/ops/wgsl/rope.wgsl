@@ -6,6 +6,9 @@
 @group(0) @binding(3) var<storage, read_write> y: array<y_word>;            // as x
 @group(0) @binding(4) var<uniform> start: vec4<i32>;
 @group(0) @binding(5) var<uniform> p: Params;
+//#if SEGMENTED
+@group(0) @binding(6) var<storage, read> positions: array<i32>;             // [length]
+//#end
 
 // After every `batch` rows of x, the table row is increased by `apart`.
 struct Params {
@@ -17,7 +20,11 @@ fn source_quad(which: u32, i: u32) -> vec4<f32> { return vec4<f32>(x_quad(i)); }
 
 fn row_of(i: u32, inner: u32) -> u32 {
     let row = i / p.width;
-    return u32(start.x) + row / inner % p.length + row / p.batch * p.apart;
+    var table_row = u32(start.x) + row / inner % p.length + row / p.batch * p.apart;
+//#if SEGMENTED
+    table_row = u32(positions[row / inner % p.length]);
+//#end
+    return table_row;
 }
 
 //#include rope

@@ -6,5 +6,6 @@
 //#if HAS_MASK
 @group(0) @binding(5) var<storage, read> mask: array<mask_word>;  // broadcast to [B, Hq, S, T]
 //#end
+//#include attention_segments
 
 //#include attention_params

@@ -24,7 +24,19 @@ fn visible_keys(s: u32) -> u32 {
     var keys = p.context;
     if (FROM_POSITION) { keys = u32(start_pos.x) + p.length; }
     if (CAUSAL) { keys = min(keys, u32(start_pos.x) + s + 1u); }
+//#if SEGMENTED
+    keys = u32(positions[s]) + 1u;
+//#end
     return keys;
+}
+
+// The index of its keys and values among those of the batch, or among all KV caches.
+fn caches_of(b: u32, s: u32) -> u32 {
+    var index = b;
+//#if SEGMENTED
+    index = u32(slots[s]);
+//#end
+    return index;
 }
 
 // The first of them. WINDOW is the largest number of keys that a query sees; 0: all up to its own.

@@ -1,0 +1,254 @@
+"""A method whose calls run the next tokens of several conversations at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from pteron.arrays import GpuArray, kind_of, to_gpu
+from pteron.errors import InputError
+from pteron.gpu.device import Copy, Device
+from pteron.gpu.placement import Placement
+from pteron.gpu.slots import Slot, Slots
+from pteron.gpu.staging import Pending
+from pteron.gpu.state import State
+from pteron.ir.values import Port, Tensor
+from pteron.method import IOInfo, Method
+from pteron.plan.sweep import LiveGraph
+from pteron.segments.graph import SegmentedGraph
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Call: TypeAlias = tuple[Sequence[Any], State | None]
+
+
+class Placed(NamedTuple):
+    """A segment of a call: its inputs, its slot, and where its rows are."""
+
+    arrays: list[Any]
+    slot: Slot
+    position: int
+    first: int  # row
+    rows: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.rows
+
+
+class SegmentedMethod(Method):
+    """It is called as the program's method: with one sequence, or with several in `submit_many`.
+
+    A state is a slot in buffers that are shared by all conversations.
+    """
+
+    graph: SegmentedGraph
+
+    def __init__(self, live: LiveGraph, device: Device, weights: Placement, program: Any = None) -> None:
+        assert isinstance(live.graph, SegmentedGraph)
+        self._slots: Slots | None = None
+        super().__init__(live, device, weights, program)
+        self.segments = live.graph.most
+        dims = {info.name: info.dynamic_dims for info in self.inputs}
+        self.inputs = tuple(_info(port, dims.get(port.name, ())) for port in live.graph.program_inputs)
+        self.outputs = tuple(
+            _info(port, () if rows is None or port.max_shape[rows.dim] == 1 else (rows.dim,))
+            for port, rows in zip(live.graph.program_outputs, live.graph.output_rows, strict=True)
+        )
+
+    def open_on(self, live: LiveGraph, device: Device, weights: Placement) -> None:
+        super().open_on(live, device, weights)
+        assert self._spare_state is not None
+        self._slots = Slots(self._executor, self._spare_state, self.graph.slot_count)
+        self._spare_state = None
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    def execute_many(self, calls: Sequence[Call], *, timeout: float | None = None) -> list[list[Any]]:
+        """Run several segments in one call. Returns the outputs of each. See `submit_many`."""
+        return self.submit_many(calls).result(timeout)
+
+    def submit_many(self, calls: Sequence[Call]) -> Pending[list[list[Any]]]:
+        """Start one call with several segments: pairs of the program's inputs and a state.
+
+        Each segment has one or more tokens, at its own position of its own conversation. Together they have
+        at most as many tokens as one call of the program. If one is refused, nothing has changed.
+        """
+        self.device.check_usable()
+        given = [self._in_order(inputs, {}) for inputs, _ in calls]
+        read = [(self._read_inputs(inputs), state) for inputs, (_, state) in zip(given, calls, strict=True)]
+        as_given = kind_of([array for inputs in given for array in inputs])
+        with self.device.lock:
+            self._check_open()
+            placed = self._placed(read)
+            copies, shared = self._prepare_placed(placed)
+
+            def finish(outputs: list[Any]) -> list[list[Any]]:
+                return self._divided(self._as_given(as_given, outputs), placed)
+
+            return self._run_and_read(copies, shared, False, finish)
+
+    @property
+    def _input_ports(self) -> Sequence[Port]:
+        return self.graph.program_inputs
+
+    def _prepare(self, arrays: list[Any], state: State | None) -> tuple[list[Copy], State]:
+        self._check_open()
+        return self._prepare_placed(self._placed([(arrays, state)]))
+
+    def _prepare_placed(self, placed: list[Placed]) -> tuple[list[Copy], State]:
+        assert self._slots is not None
+        inputs = [
+            self._joined(number, dim, placed)
+            for number, dim in enumerate(self.graph.input_dims)
+            if dim is not None
+        ]
+        return super()._prepare([*inputs, *self._tables(placed)], self._slots.shared)
+
+    # -- checks ---------------------------------------------------------------------------------
+
+    def _placed(self, calls: list[tuple[list[Any], State | None]]) -> list[Placed]:
+        """The segments, with their rows one after another. Refuses those that do not fit."""
+        if not 1 <= len(calls) <= self.segments:
+            raise InputError(f"a call takes 1 to {self.segments} segments, got {len(calls)}")
+        placed: list[Placed] = []
+        users: dict[int, int] = {}  # the segment that uses each slot
+        for number, (arrays, given) in enumerate(calls):
+            state = given or self._state()
+            self._check_mine(state)
+            assert isinstance(state, Slot)
+            if state.number in users:
+                raise InputError(
+                    f"segments {users[state.number]} and {number} have the same state: put the tokens of a "
+                    f"conversation into one segment"
+                )
+            users[state.number] = number
+            first = placed[-1].end if placed else 0
+            segment = Placed(arrays, state, self._position(arrays), first, self._rows(arrays, number))
+            self._check_room(segment, number)
+            placed.append(segment)
+        most, total = self._most_rows, placed[-1].end
+        if total > most:
+            raise InputError(
+                f"the {len(placed)} segments have {total} tokens, but the program takes at most {most} in a "
+                f"call: give it fewer segments, or a part of the tokens"
+            )
+        return placed
+
+    @property
+    def _most_rows(self) -> int:
+        """The largest number of tokens in a call."""
+        port, dim = self.graph.program_inputs[0], self.graph.input_dims[0]
+        assert dim is not None
+        return port.max_shape[dim]
+
+    def _rows(self, arrays: list[Any], number: int) -> int:
+        counts = {
+            array.shape[dim]
+            for array, dim in zip(arrays, self.graph.input_dims, strict=True)
+            if dim is not None
+        }
+        if len(counts) != 1 or 0 in counts:
+            raise InputError(
+                f"segment {number} has {' and '.join(map(str, sorted(counts)))} tokens: its inputs must have "
+                f"the same number, at least 1"
+            )
+        return int(counts.pop())
+
+    def _position(self, arrays: list[Any]) -> int:
+        place = self.graph.position_input
+        if place is None:
+            return 0
+        array = arrays[place]
+        return int((array.numpy() if isinstance(array, GpuArray) else array).reshape(-1)[0])
+
+    def _check_room(self, segment: Placed, number: int) -> None:
+        capacity = self.graph.capacity
+        if capacity and not 0 <= segment.position <= capacity - segment.rows:
+            raise InputError(
+                f"segment {number}: position {segment.position} plus {segment.rows} new tokens does not fit "
+                f"the cache of {capacity} positions"
+            )
+
+    # -- inputs and outputs ---------------------------------------------------------------------
+
+    def _joined(self, number: int, dim: int, placed: list[Placed]) -> Any:
+        """An input of the program with the rows of all segments."""
+        if len(placed) == 1:
+            return placed[0].arrays[number]
+        port = self.graph.program_inputs[number]
+        return np.ascontiguousarray(
+            np.concatenate([_on_host(segment.arrays[number], port) for segment in placed], dim)
+        )
+
+    def _tables(self, placed: list[Placed]) -> Iterator[Array]:
+        """See `SegmentedGraph`."""
+        graph = self.graph
+        few = [s for s in placed if s.rows < graph.few_rows]
+        tiles = [
+            (first, min(graph.tile_rows, s.end - first))
+            for s in placed
+            if s.rows >= graph.few_rows
+            for first in range(s.first, s.end, graph.tile_rows)
+        ]
+        yield np.repeat([s.slot.number for s in placed], [s.rows for s in placed]).astype(np.int32)
+        yield _concatenated([np.arange(s.position, s.position + s.rows) for s in placed])
+        yield _concatenated([np.arange(s.first, s.end) for s in few])
+        yield np.array(tiles, np.int32).reshape(-1, 2)
+        yield np.array([s.end - 1 for s in placed], np.int32)
+
+    def _divided(self, outputs: list[Any], placed: list[Placed]) -> list[list[Any]]:
+        """The outputs of each segment."""
+        results: list[list[Any]] = [[] for _ in placed]
+        for output, rows in zip(outputs, self.graph.output_rows, strict=True):
+            for number, segment in enumerate(placed):
+                if rows is None:
+                    results[number].append(output)
+                    continue
+                part = slice(number, number + 1) if rows.is_last else slice(segment.first, segment.end)
+                results[number].append(output[(slice(None),) * rows.dim + (part,)])
+        return results
+
+    # -- states ---------------------------------------------------------------------------------
+
+    def new_state(self) -> State:
+        """A free slot for a conversation. `close` makes it free again."""
+        self.device.check_usable()
+        with self.device.lock:
+            self._check_open()
+            assert self._slots is not None
+            return self._slots.take()
+
+    @property
+    def free_states(self) -> int:
+        """The number of free slots."""
+        return 0 if self._slots is None else self._slots.free
+
+    @property
+    def state_nbytes(self) -> int:
+        return self.memory.state // self.graph.slot_count
+
+    def close(self) -> None:
+        with self.device.lock:
+            super().close()
+            if self._slots is not None:
+                self._slots.close()
+                self._slots = None
+
+
+def _info(port: Port, dims: tuple[int, ...]) -> IOInfo:
+    is_tensor = isinstance(port.value, Tensor)
+    return IOInfo(port.name, port.host_type, port.max_shape, dims, is_tensor)
+
+
+def _on_host(array: Any, port: Port) -> Array:
+    if isinstance(array, GpuArray):
+        assert isinstance(port.value, Tensor)
+        return to_gpu(array.numpy(), port.host_type, port.value.dtype, port.name)
+    found: Array = array
+    return found
+
+
+def _concatenated(parts: list[Array]) -> Array:
+    return np.concatenate(parts, dtype=np.int32, casting="unsafe") if parts else np.empty(0, np.int32)
