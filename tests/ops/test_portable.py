@@ -131,6 +131,47 @@ def test_distances_as_exported(device: Device) -> None:
     check_program(device, function, lambda n: (torch.randn(3, n, 6),), [{1: "n"}], partitioner=False)
 
 
+def close(x: Tensor, y: Tensor, rtol: float, atol: float, equal_nan: bool, dummy: bool) -> Tensor:
+    return torch.isclose(x, y, rtol, atol, equal_nan).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["aten.allclose.default", "aten.allclose.Tensor"])
+def test_allclose(device: Device, dtype: torch.dtype, name: str) -> None:
+    """The element that is not close is the last one, so only some live sizes have it."""
+    if dtype is torch.bool:
+        close_values, far = torch.ones(1, dtype=dtype), torch.zeros((), dtype=dtype)
+    else:
+        close_values, far = torch.full((1,), 100, dtype=dtype), torch.tensor(90, dtype=dtype)
+
+    def make(n: int, differs: bool = True) -> list[Any]:
+        x = close_values.expand(3, n, 43).clone()
+        if n == 7 and differs:
+            x[-1, -1, -1] = far
+        return [x, close_values.expand(n, 43), 0.02, 1.0, False, False]
+
+    check_rule(device, name, make, close)
+    check_rule(device, name, lambda n: [*make(n)[:2], 0.1, 0.5, False, False], close)
+    check_rule(device, name, lambda n: [*make(n)[:2], 0.0, 0.0, False, False], close)
+
+
+@pytest.mark.parametrize("equal_nan", [False, True])
+def test_allclose_of_infinities_and_nan(device: Device, equal_nan: bool) -> None:
+    inf, nan = float("inf"), float("nan")
+    pairs = [(inf, inf), (inf, -inf), (inf, 1.0), (1.0, inf), (nan, nan), (nan, 1.0), (1.0, nan), (3.0, 3.0)]
+    for x, y in pairs:
+        make = lambda n, x=x, y=y: [torch.full((n,), x), torch.full((n,), y), 1e-5, 1e-8, equal_nan, False]
+        check_rule(device, "aten.allclose.default", make, close, lives=(3, 1))
+
+
+def test_allclose_of_large_integers(device: Device) -> None:
+    """They are compared as integers, but subtracted as float32."""
+    x, y = (torch.tensor([n], dtype=torch.int32) for n in (2**24, 2**24 + 1))
+    for atol in (0.0, 0.5):
+        make = lambda n, atol=atol: [x.expand(n), y.expand(n), 0.0, atol, False, False]
+        check_rule(device, "aten.allclose.default", make, close, lives=(3, 1))
+
+
 # -- resizing ---------------------------------------------------------------------------------------
 
 RESIZED = [(3, 4), (11, 5), (7, 9), (20, 20)]

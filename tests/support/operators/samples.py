@@ -222,6 +222,11 @@ sample("repeat_interleave.Tensor", lambda n: [I(n), 9, I(9)], (DType.int32,))
 for norm in (0.0, 1.0, 2.0, 3.0, float("inf")):
     sample("_cdist_forward", lambda n, p=norm: [X(2, n, 5), X(n, 5), p, None, X(2, n, n)])
     sample("_pdist_forward", lambda n, p=norm: [X(n, 5), p, X(n * (n - 1) // 2)])
+sample(
+    "allclose allclose.Tensor",
+    lambda n: [X(2, n, 5), X(n, 5), 1e-5, 1e-8, False, False, B()],
+    (*NUMBERS, DType.bool),
+)
 
 # -- matrices ------------------------------------------------------------------------------------------
 
