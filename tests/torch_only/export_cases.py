@@ -85,6 +85,36 @@ class Leftovers(nn.Module):
         return y, (y > 2).any(-1)
 
 
+class JoinedHeads(nn.Module):
+    """Attention whose heads are joined by a view: ExecuTorch's attention returns them in another order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+        self.weight = nn.Parameter(torch.randn(WIDTH, 20) / 8)
+        self.bias = nn.Parameter(torch.randn(20))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (y.unflatten(-1, (4, 16)).transpose(1, 2) for y in self.qkv(x).chunk(3, dim=-1))
+        y = scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        return torch.addmm(self.bias, y.view(-1, WIDTH), self.weight)
+
+
+class KeptTwice(nn.Module):
+    """A buffer that is written through a second reference, as in transformers' static caches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(WIDTH), persistent=False)
+        self.register_buffer("count", torch.ones(()))
+        self.kept = [self.total, self.count]
+
+    def forward(self, x: Tensor) -> Tensor:
+        total, count = self.kept
+        count.add_(1)
+        return total.add_(x.mean((0, 1))) / count
+
+
 class OddHeads(nn.Module):
     """Heads of 6 elements, which the delegate's attention does not support."""
 
@@ -127,6 +157,12 @@ CASES: dict[str, tuple[type[nn.Module], Callable[[int], tuple[Tensor, ...]], Any
         ({1: LENGTH}, {0: LENGTH, 1: LENGTH}, {2: LENGTH, 3: LENGTH}),
         {"quantize": "4bit", "group_size": 16},
     ),
+    "attention, not delegated": (
+        Attention,
+        rows_and_masks,
+        ({1: LENGTH}, {0: LENGTH, 1: LENGTH}, {2: LENGTH, 3: LENGTH}),
+        {"partition": False},
+    ),
     "language, 4 bits": (Language, tokens, DYNAMIC, {"quantize": "4bit"}),
     "mlp, 8 bits": (Mlp, rows, DYNAMIC, {"quantize": "8bit"}),
     "language, 4 bits, affine": (Language, tokens, DYNAMIC, {"quantize": "4bit", "symmetric": False}),
@@ -137,6 +173,9 @@ CASES: dict[str, tuple[type[nn.Module], Callable[[int], tuple[Tensor, ...]], Any
         {"quantize": "8bit", "symmetric": False},
     ),
     "transformer layer, 4 bits": (TransformerLayer, rows, DYNAMIC, {"quantize": "4bit"}),
+    "joined heads": (JoinedHeads, rows, DYNAMIC, {}),
+    "joined heads, not delegated": (JoinedHeads, rows, DYNAMIC, {"partition": False}),
+    "buffers kept twice": (KeptTwice, rows, DYNAMIC, {}),
     "leftovers": (Leftovers, rows, DYNAMIC, {}),
     "odd heads": (OddHeads, heads, ({2: LENGTH},), {}),
 }

@@ -1,9 +1,12 @@
-"""Rewrite operators that the exporter would decompose into operators that the delegate supports.
+"""Rewrite operators that the exporter would decompose badly, before it does.
 
 The exporter decomposes `scaled_dot_product_attention` and `rms_norm`. Some of the parts (`any`, `mul.Scalar`,
 `add.Scalar`) are not supported by the delegate, so the graph is split at every layer. The delegate has an
 operator for attention, but without causal masks, shared heads or boolean masks: these are made explicit here.
 It also recognizes the pattern of an RMS norm, if it is written with `add.Tensor`.
+
+The exporter's own decomposition of attention gives the result other strides than torch does. A `view` of this
+result, as in GPT-2, is then an error if there are several sequences.
 """
 
 from __future__ import annotations
@@ -14,16 +17,19 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from pteron.exporting.mending import reshape_views
+
 ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
 RMS_NORM = torch.ops.aten.rms_norm.default
 
 
-def fusible(program: ExportedProgram) -> ExportedProgram:
-    """The same program with these operators rewritten."""
-    table = {ATTENTION: attend, RMS_NORM: rms_norm}
-    if any(node.target in table for node in program.graph.nodes):
-        return program.run_decompositions(table)
-    return program
+def rewritten(program: ExportedProgram, delegated: bool) -> ExportedProgram:
+    """The same program with these operators rewritten, for the delegate or to be run without one."""
+    table = {ATTENTION: attend, RMS_NORM: rms_norm} if delegated else {ATTENTION: spell_out}
+    found = {node.target for node in program.graph.nodes} & set(table)
+    if ATTENTION in found:
+        reshape_views(program)
+    return program.run_decompositions(table) if found else program
 
 
 def rms_norm(
@@ -46,13 +52,11 @@ def attend(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Attention with the delegate's operator, or NotImplemented if it does not fit."""
-    if dropout_p or not _fits(q, k, v):
-        return NotImplemented
+    """Attention with the delegate's operator, or spelled out if it does not fit."""
+    if dropout_p or not _fits(q, k, v, enable_gqa):
+        return spell_out(q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     if enable_gqa:
         k, v = _repeated(k, q.shape[1]), _repeated(v, q.shape[1])
-    elif not statically_known_true(q.shape[1] == k.shape[1]):
-        return NotImplemented
     mask, visible = None, None
     if is_causal:
         mask = _causal_mask(q, k)
@@ -64,10 +68,31 @@ def attend(
     return y if visible is None else y * visible
 
 
-def _fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
+def spell_out(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Attention as products and a softmax."""
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.where(attn_mask, 0.0, -torch.inf).to(q.dtype)
+    y: Tensor = torch.ops.aten._scaled_dot_product_attention_math.default(
+        q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )[0]
+    return y
+
+
+def _fits(q: Tensor, k: Tensor, v: Tensor, shared_heads: bool) -> bool:
     return (
         all(x.dim() == 4 and x.dtype in (torch.float32, torch.float16) for x in (q, k, v))
         and statically_known_true(q.shape[0] == k.shape[0])
+        and (shared_heads or statically_known_true(q.shape[1] == k.shape[1]))
         and all(statically_known_true(mine == other) for mine, other in zip(k.shape, v.shape, strict=True))
         and statically_known_true(q.shape[3] == k.shape[3])
         and statically_known_true(q.shape[3] % 4 == 0)

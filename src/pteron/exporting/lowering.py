@@ -21,7 +21,8 @@ from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from pteron.exporting.fusible import fusible
+from pteron.exporting.fusible import rewritten
+from pteron.exporting.mending import join_buffers, unchanged_numbers
 from pteron.lower.port_names import ENTRY, is_name
 
 Reasons = dict[str, set[str]]  # why an operator was not delegated, by its name without overload
@@ -53,7 +54,9 @@ def lower(
 
     def attempt(partition: bool) -> Lowered:
         with torch.no_grad():
-            program = torch.export.export(module, example_inputs, dynamic_shapes=dynamic_shapes)
+            with unchanged_numbers(module):
+                program = torch.export.export(module, example_inputs, dynamic_shapes=dynamic_shapes)
+            join_buffers(program)
             return _lower_program(program, options if partition else None, constant_methods)
 
     try:
@@ -74,7 +77,7 @@ def _lower_program(program: Any, options: dict[str, Any] | None, constant_method
     if options is not None:
         remember_patterns()
         partitioner = [VulkanPartitioner(options)]
-        program = fusible(program)
+    program = rewritten(program, delegated=partitioner is not None)
     with skip_reasons() as reasons:
         edge = to_edge_transform_and_lower(
             program, partitioner=partitioner, constant_methods=constant_methods
