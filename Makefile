@@ -41,8 +41,8 @@ fuzz: setup
 	$(PY) -m tests.hostile.fuzz gguf --count $(call share,20) --state $(FUZZ)/gguf.json
 	$(PY) -m tests.hostile.fuzz ptd --count $(call share,20) --state $(FUZZ)/ptd.json
 
-# Run every model of the zoo in every mode and write docs/models.md. Takes hours; an interrupted run continues.
-# Example: ARGS="--only timm/ --mode 'vulkan static'". See tests/zoo/__main__.py.
+# Run the models of the zoo that have no result yet, in every mode, and write docs/models.md. Takes hours.
+# Results are kept in tests/zoo/results.jsonl. Example: ARGS="--again --only timm/". See tests/zoo/__main__.py.
 zoo: setup
 	$(PY) -m tests.zoo $(ARGS)
 

@@ -19,13 +19,29 @@ def export(
     `any_operator`: operators outside of torch's core set are written as they are.
     """
     import torch
-    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
     program = torch.export.export(module.eval(), args, dynamic_shapes=dynamic_shapes)
+    return lower(program, partitioner, compile_options, any_operator)
+
+
+def lower(
+    program: Any,
+    partitioner: bool = True,
+    compile_options: dict[str, Any] | None = None,
+    any_operator: bool = False,
+) -> bytes:
+    """Lower a `torch.export.ExportedProgram`, which can be lowered again."""
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
     partitioners = [vulkan_partitioner(compile_options)] if partitioner else None
     config = EdgeCompileConfig(_check_ir_validity=not any_operator)
-    edge = to_edge_transform_and_lower(program, partitioner=partitioners, compile_config=config)
-    return bytes(edge.to_executorch().buffer)
+    constants, state = dict(program.constants), dict(program.state_dict)
+    try:
+        edge = to_edge_transform_and_lower(program, partitioner=partitioners, compile_config=config)
+        return bytes(edge.to_executorch().buffer)
+    finally:  # ExecuTorch removes what it has put into the delegate
+        program.constants.update(constants)
+        program.state_dict.update(state)
 
 
 def vulkan_partitioner(compile_options: dict[str, Any] | None = None) -> Any:

@@ -1,12 +1,12 @@
 """`make zoo`: try every model in every mode, and write docs/models.md from the results.
 
-Results are stored in build/zoo.jsonl, so an interrupted run can continue:
+Results are stored in tests/zoo/results.jsonl. A run adds the missing ones, and may be interrupted:
 
-    python -m tests.zoo                       all models and modes without a result
-    python -m tests.zoo --only timm/          models whose names contain a text
-    python -m tests.zoo --mode "vulkan static"
-    python -m tests.zoo --again --only resnet discard the results of these models
-    python -m tests.zoo --page                write the page, run nothing
+    python -m tests.zoo                          all models and modes without a result
+    python -m tests.zoo --only timm/ BertModel   models whose names contain one of these texts, in this order
+    python -m tests.zoo --mode "vulkan static"   one mode
+    python -m tests.zoo --again --only resnet    try these again
+    python -m tests.zoo --page                   write the page, run nothing
 """
 
 from __future__ import annotations
@@ -15,61 +15,50 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+from tests.zoo import page, results
 from tests.zoo.exporter import MODES
-from tests.zoo.page import PATH, page
+from tests.zoo.results import NOT_LOADED, Pair, Result
 from tests.zoo.table import table
-from tests.zoo.trial import Result
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "build" / "zoo.jsonl"
-BATCH = 12  # models that share a process
-
-Pair = tuple[str, str]
+BATCH = 25  # pairs of a model and a mode that share a process
 
 
 def main() -> None:
     options = read_options()
-    results = known()
-    wanted = [
-        (name, mode)
-        for mode in MODES
-        for name in table()
-        if options.only in name and options.mode in ("", mode)
-    ]
-    if options.again:
-        results = {pair: result for pair, result in results.items() if pair not in set(wanted)}
-    if not options.page:
-        for result in run([pair for pair in wanted if pair not in results]):
-            results[result.model, result.mode] = result
-            keep(results.values())
-            said = result.failure or result.exported
-            print(f"{result.mode:18} {result.model:45} {'ok' if said is True else said}", flush=True)
-    PATH.write_text(page(list(results.values())), "utf-8")
-    sys.exit(any(result.failure for result in results.values()))
+    known = results.read()
+    pairs = [] if options.page else wanted(options)
+    missing = [pair for pair in pairs if options.again or pair not in known]
+    for result in run(missing):
+        known[result.pair] = result
+        results.write(known.values())
+        print(f"{result.mode:18} {result.model:45} {result.outcome} {result.reason}", flush=True)
+    page.write(list(known.values()))
+    sys.exit(any(result.failed for result in known.values()))
 
 
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.zoo")
-    parser.add_argument("--only", default="", help="models whose names contain this")
+    parser.add_argument("--only", nargs="+", default=[""], help="models whose names contain one of these")
     parser.add_argument("--mode", default="", choices=["", *MODES], help="one mode")
-    parser.add_argument("--again", action="store_true", help="forget what is known")
+    parser.add_argument("--again", action="store_true", help="also try what has a result")
     parser.add_argument("--page", action="store_true", help="write the page, run nothing")
     return parser.parse_args()
 
 
-def known() -> dict[Pair, Result]:
-    if not RESULTS.exists():
-        return {}
-    results = [Result(**json.loads(line)) for line in RESULTS.read_text("utf-8").splitlines()]
-    return {(r.model, r.mode): r for r in results if r.model in table() and r.mode in MODES}
+def wanted(options: argparse.Namespace) -> list[Pair]:
+    """All modes of a model follow each other, so that they share its exported programs."""
+    names = [name for text in options.only for name in matching(text)]
+    modes = [options.mode] if options.mode else MODES
+    return [(name, mode) for name in dict.fromkeys(names) for mode in modes]
 
 
-def keep(results: Iterable[Result]) -> None:
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text("".join(json.dumps(result.record()) + "\n" for result in results), "utf-8")
+def matching(text: str) -> list[str]:
+    """The model of this name, or else all whose names contain the text."""
+    return [text] if text in table() else [name for name in table() if text in name]
 
 
 def run(pairs: list[Pair]) -> Iterator[Result]:
@@ -81,7 +70,7 @@ def run(pairs: list[Pair]) -> Iterator[Result]:
             yield result
         if done < len(pairs[:BATCH]):  # the process died of the next one
             name, mode = pairs[done]
-            yield Result(name, mode, exported=True, loaded="the process died: see the terminal")
+            yield Result(name, mode, NOT_LOADED, "the process died: see the terminal")
             done += 1
         pairs = pairs[done:]
 

@@ -15,7 +15,7 @@ from tests.zoo.model import BATCH, Calling, Inputs, Model, image
 CHANNELS = {"block_out_channels": (8, 16), "norm_num_groups": 4, "layers_per_block": 1}
 UNET = {**CHANNELS, "sample_size": 16, "attention_head_dim": 4}
 CONDITION = {**UNET, "cross_attention_dim": 16}
-TRANSFORMER = {"num_attention_heads": 2, "attention_head_dim": 16, "num_layers": 2}
+TRANSFORMER = {"num_attention_heads": 2, "attention_head_dim": 16, "num_layers": 1}
 
 
 def models() -> Iterator[Model]:

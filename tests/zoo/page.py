@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import groupby
 from pathlib import Path
 from statistics import median
 
 from tests.zoo.exporter import MODES
+from tests.zoo.results import EQUAL, NOT_EXPORTED, NOT_LOADED, TOO_LONG, Result
 from tests.zoo.table import table
-from tests.zoo.trial import Result
 
 PATH = Path(__file__).parents[2] / "docs" / "models.md"
 
@@ -16,51 +17,78 @@ HEAD = """\
 # Models
 
 Models of torchvision, timm, transformers and diffusers, with random weights and mostly in small
-configurations. Each is exported by stock ExecuTorch 1.5.1 in several ways, loaded by Pteron, run at several
-live sizes, and compared with torch. `make zoo` measures all of it and writes this page.
+configurations. Each is exported in several ways, loaded by Pteron, run at several live sizes, and compared
+with torch. The results are in `tests/zoo/results.jsonl`, with the versions of all packages. `make zoo` adds
+the missing results and writes this page.
 
-- **Mode**: *vulkan* is ExecuTorch's `VulkanPartitioner`, *portable* is no partitioner, *pteron* is
-  `pteron.export`. *dynamic*: the batch or the length may vary, and is run at every size in turn.
+- **Mode**: *vulkan* is stock ExecuTorch with its `VulkanPartitioner`, *portable* is stock ExecuTorch without
+  a partitioner, *pteron* is `pteron.export`. *dynamic*: the batch or the length may vary, and the program
+  runs at every size in turn, in memory that is filled with NaN before each call.
 - **Worst error**: the largest difference from torch, relative to the largest element of the output.
 - **CPU**: the process CPU of a call, relative to torch's on one thread, on a software adapter. It says how
   far the emulated GPU is from native code, not how fast a real one is.
 """
 
+MENDED = """
+## What `pteron.export` mends
+
+Stock ExecuTorch refuses these programs. `pteron.export` changes them so that it accepts them:
+
+- **Attention over several sequences, joined by a view** (GPT-2 with two rows). torch.export has traced a
+  `view` of the result of attention. ExecuTorch replaces attention by operators whose result has other
+  strides, and then the view is impossible: "Cannot view a tensor with shape ... and strides ...". Views
+  become reshapes.
+- **The static caches of transformers** (`TorchExportableModuleWithStaticCache`). A cache is a buffer of
+  the module and also an attribute of a cache object. torch.export finds it through the object and takes
+  it for a constant. ExecuTorch then fails because the program writes it: "expected compiled_fn to be
+  GraphModule". Constants that are buffers become these buffers.
+- **Programs that the partitioner refuses** ("Cannot add value for list [s21, 8, 1, 1]", errors in its
+  passes): they are written without a delegate. Pteron runs them on the GPU all the same.
+"""
+
+
+def write(results: list[Result]) -> None:
+    PATH.write_text(page(results), "utf-8")
+
 
 def page(results: list[Result]) -> str:
-    return "".join([HEAD, summary(results), *families(results), not_exported(results)])
+    ordered = sorted(results, key=_place)
+    return "".join([HEAD, summary(ordered), MENDED, *families(ordered), not_exported(ordered)])
 
 
 def summary(results: list[Result]) -> str:
-    tried = len({result.model for result in results})
-    lines = [f"\n{tried} of the {len(table())} models in the table have been tried, not all in every mode.\n"]
-    lines += ["\n| mode | models | exported | load | right | median CPU |\n|---|---|---|---|---|---|\n"]
-    for mode in MODES:
-        here = [r for r in results if r.mode == mode]
-        if not here:
-            continue
-        exported = [r for r in here if r.exported is True]
-        ratios = [r.ratio for r in exported if r.ratio is not None]
-        counts = (
-            len(here),
-            len(exported),
-            sum(r.loaded is True for r in here),
-            sum(r.right is True for r in here),
-        )
-        ratio = f"{median(ratios):.1f}" if ratios else "–"
-        lines.append(f"| {mode} | {' | '.join(map(str, counts))} | {ratio} |\n")
+    modes_tried: dict[str, int] = defaultdict(int)
+    for result in results:
+        modes_tried[result.model] += 1
+    complete = sum(count == len(MODES) for count in modes_tried.values())
+    lines = [
+        f"\nThe table has {len(table())} models. {len(modes_tried)} have been tried, {complete} of them in "
+        "every mode.\n\n| mode | models tried | exported | loaded | equal to torch | median CPU |\n"
+        "|---|---|---|---|---|---|\n"
+    ]
+    lines += [_counts(mode, [r for r in results if r.mode == mode]) for mode in MODES]
+    lines.append(_counts("all", results))
     return "".join(lines)
 
 
+def _counts(mode: str, results: list[Result]) -> str:
+    exported = [r for r in results if r.exported]
+    loaded = [r for r in exported if r.outcome != NOT_LOADED]
+    equal = [r for r in loaded if r.outcome == EQUAL]
+    ratios = [r.ratio for r in equal if r.ratio is not None]
+    ratio = f"{median(ratios):.1f}" if ratios else "–"
+    return f"| {mode} | {len(results)} | {len(exported)} | {len(loaded)} | {len(equal)} | {ratio} |\n"
+
+
 def families(results: list[Result]) -> list[str]:
-    """A table for each library, with all exported models."""
+    """A table for each library: a line for each model, and a column for each mode."""
     parts = []
-    exported = sorted((r for r in results if r.exported is True), key=_place)
-    for family, members in groupby(exported, lambda r: r.model.partition("/")[0]):
+    for family, members in groupby(results, lambda r: r.model.partition("/")[0]):
         parts.append(
-            f"\n## {family}\n\n| model | mode | loads | worst error | CPU |\n|---|---|---|---|---|\n"
+            f"\n## {family}\n\nEach cell is the worst error and the CPU ratio.\n\n"
+            f"| model | {' | '.join(MODES)} |\n|---|{'---|' * len(MODES)}\n"
         )
-        parts += [_line(result) for result in members]
+        parts += [_line(name, list(group)) for name, group in groupby(members, lambda r: r.model)]
     return parts
 
 
@@ -68,25 +96,33 @@ def _place(result: Result) -> tuple[str, int]:
     return result.model, list(MODES).index(result.mode)
 
 
-def _line(result: Result) -> str:
-    error = "–" if result.worst is None else f"{result.worst:.0e}"
-    ratio = "–" if result.ratio is None else f"{result.ratio:.1f}"
-    name = result.model.partition("/")[2]
-    state = "yes" if result.failure is None else _cell(result.failure)
-    return f"| {name} | {result.mode} | {state} | {error} | {ratio} |\n"
+def _line(name: str, results: list[Result]) -> str:
+    cells = {r.mode: _outcome(r) for r in results}
+    return f"| {name.partition('/')[2]} | {' | '.join(cells.get(mode, '') for mode in MODES)} |\n"
+
+
+def _outcome(result: Result) -> str:
+    if result.outcome == EQUAL:
+        return f"{result.worst:.0e}, {result.ratio:.1f}"
+    if result.failed:
+        return f"**{result.outcome}**: {_cell(result.reason)}"
+    return result.outcome
 
 
 def not_exported(results: list[Result]) -> str:
-    """The models that ExecuTorch or torch.export refuses: there is no file to load."""
-    refused = sorted((r for r in results if isinstance(r.exported, str)), key=_place)
+    """The models that torch.export or ExecuTorch refuses. The same reason is written once."""
+    refused = [r for r in results if r.outcome in (NOT_EXPORTED, TOO_LONG)]
     if not refused:
         return ""
     lines = [
         "\n## What the exporter cannot do\n\nThere is no file in these cases. The reasons are torch.export's "
-        "and ExecuTorch's.\n\n| model | mode | reason |\n|---|---|---|\n"
+        "and ExecuTorch's.\n\n| model | modes | reason |\n|---|---|---|\n"
     ]
-    for result in refused:
-        lines.append(f"| {result.model} | {result.mode} | {_cell(str(result.exported))} |\n")
+    for name, group in groupby(refused, lambda r: r.model):
+        by_reason: dict[str, list[str]] = defaultdict(list)
+        for result in group:
+            by_reason[_cell(result.reason)].append(result.mode)
+        lines += [f"| {name} | {', '.join(modes)} | {why} |\n" for why, modes in by_reason.items()]
     return "".join(lines)
 
 

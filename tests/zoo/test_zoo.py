@@ -1,21 +1,39 @@
-"""Small models of the zoo, one mode each, for `make test-all`. `make zoo` tries all models in every mode."""
+"""Small models of the zoo, one mode each. `make zoo` tries all models in every mode."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from pteron.devices import Device
+from tests.zoo import results
 from tests.zoo.exporter import MODES
-from tests.zoo.table import LEAN, table
-from tests.zoo.trial import try_model
+from tests.zoo.results import EQUAL, NOT_EXPORTED, Result
+from tests.zoo.table import LONGER, SMALL, table
+from tests.zoo.trial import Trial
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "mode"), LEAN.items())
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [*SMALL.items(), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in LONGER.items())],
+)
 def test_the_model_equals_torch(name: str, mode: str, device: Device) -> None:
-    result = try_model(table()[name], MODES[mode], device)
-    assert (result.exported, result.loaded, result.right) == (True, True, True)
+    result = Trial(table()[name], device).run(MODES[mode])
+    assert result.outcome == EQUAL, result.reason
 
 
 def test_the_table_is_large() -> None:
     assert len(table()) >= 150
+
+
+def test_results_are_written_in_order_and_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    first, second = list(table())[:2]
+    kept = [
+        Result(second, "vulkan static", EQUAL, worst=1e-6, ratio=2.5, versions="torch 2"),
+        Result(first, "portable static", NOT_EXPORTED, "an error"),
+        Result(first, "portable dynamic", EQUAL, worst=0.0, ratio=3.0),
+    ]
+    results.write(kept, path)
+    assert list(results.read(path).values()) == sorted(kept, key=lambda r: (r.model, r.mode))

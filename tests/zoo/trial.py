@@ -1,10 +1,11 @@
-"""One model in one mode: exported, loaded, run at every size, compared with torch, and timed."""
+"""One model: exported in a mode, loaded, run at every size, compared with torch, and timed."""
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -13,86 +14,78 @@ import torch
 import pteron
 from pteron.devices import Device
 from tests.support.memory import poison
-from tests.zoo.exporter import Mode, export_model
+from tests.zoo.exporter import Exporter, Mode
 from tests.zoo.model import Model
+from tests.zoo.results import EQUAL, NOT_EXPORTED, NOT_LOADED, WRONG, Result
 
 # The largest difference from torch that passes, relative to the largest element of an output.
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 6e-2, torch.float16: 2e-2}
 TIMED = 3  # calls
 
 
-@dataclass
-class Result:
-    """The result of a model in a mode. A step is None before it is tried, True if it worked, or the error."""
+class Trial:
+    """One model, tried in one mode after the other. The modes share what torch computes."""
 
-    model: str
-    mode: str
-    exported: bool | str | None = None
-    loaded: bool | str | None = None
-    right: bool | str | None = None
-    worst: float | None = None  # difference, relative to the largest element
-    ratio: float | None = None  # process CPU of a call, to torch's on one thread
+    def __init__(self, model: Model, device: Device) -> None:
+        self.model = model
+        self.device = device
+        self.module = model.build()
+        self.exporter = Exporter(model, self.module)
 
-    @property
-    def failure(self) -> str | None:
-        """The error after the export; None if there is none."""
-        return next((step for step in (self.loaded, self.right) if isinstance(step, str)), None)
+    def run(self, mode: Mode) -> Result:
+        result = functools.partial(Result, self.model.name, str(mode), versions=versions(self.model.family))
+        try:
+            program = self.exporter.export(mode)
+        except Exception as error:  # an error of torch.export or of ExecuTorch
+            return result(NOT_EXPORTED, reason(error))
+        try:
+            loaded = pteron.load(program, device=self.device, tune=False)
+        except pteron.PteronError as error:
+            return result(NOT_LOADED, reason(error))
+        with loaded:
+            try:
+                method = loaded.method()
+            except pteron.PteronError as error:
+                return result(NOT_LOADED, reason(error))
+            try:
+                worst = max(self.compare(method, size) for size in self.sizes(mode))
+            except (pteron.PteronError, Mismatch) as error:
+                return result(WRONG, reason(error))
+            ratio = cpu_ratio(self.model, self.module, method)
+        return result(EQUAL, worst=float(f"{worst:.1e}"), ratio=round(ratio, 2))
 
-    def record(self) -> dict[str, Any]:
-        return asdict(self)
+    def sizes(self, mode: Mode) -> tuple[int, ...]:
+        """The live sizes to run, in this order."""
+        largest = self.model.largest
+        return (*self.model.sizes, largest) if mode.dynamic else (largest,)
 
+    def compare(self, method: Any, size: int) -> float:
+        """The largest difference from torch at one live size, on poisoned memory."""
+        inputs = self.model.inputs(size)
+        wanted = self.wanted(size)
+        poison(method)
+        outputs = method.execute(inputs)
+        if len(outputs) != len(wanted):
+            raise Mismatch(f"{len(outputs)} outputs instead of {len(wanted)}")
+        worst = 0.0
+        for number, (got, want) in enumerate(zip(outputs, wanted, strict=True)):
+            what = f"output {number} at size {size}"
+            if got.shape != tuple(want.shape):
+                raise Mismatch(f"{what} has shape {got.shape}, not {tuple(want.shape)}")
+            error = relative_error(got, want)
+            if not error <= TOLERANCE.get(want.dtype, 0.0):
+                raise Mismatch(f"{what} differs by {error:.2g} of its largest element")
+            worst = max(worst, error)
+        return worst
 
-def try_model(model: Model, mode: Mode, device: Device) -> Result:
-    result = Result(model.name, str(mode))
-    module = model.build()
-    try:
-        program = export_model(model, module, mode)
-        result.exported = True
-    except Exception as error:  # whatever the exporter says is its own
-        result.exported = _reason(error)
-        return result
-    try:
-        loaded = pteron.load(program, device=device, tune=False)
-        method = loaded.method()
-        result.loaded = True
-    except pteron.PteronError as error:
-        result.loaded = _reason(error)
-        return result
-    try:
-        sizes = (*model.sizes, model.largest) if mode.dynamic else (model.largest,)
-        result.worst = max(compare(model, module, method, size) for size in sizes)
-        result.right = True
-        result.ratio = cpu_ratio(model, module, method)
-    except (pteron.PteronError, Mismatch) as error:
-        result.right = _reason(error)
-    finally:
-        loaded.close()
-    return result
+    def wanted(self, size: int) -> tuple[torch.Tensor, ...]:
+        with torch.no_grad():
+            results: tuple[torch.Tensor, ...] = self.module(*self.model.inputs(size))
+        return results
 
 
 class Mismatch(Exception):
     """An output that differs from torch's."""
-
-
-def compare(model: Model, module: torch.nn.Module, method: Any, size: int) -> float:
-    """The largest difference from torch at one live size, on poisoned memory."""
-    inputs = model.inputs(size)
-    with torch.no_grad():
-        wanted = module(*inputs)
-    poison(method)
-    worst = 0.0
-    outputs = method.execute(inputs)
-    if len(outputs) != len(wanted):
-        raise Mismatch(f"{len(outputs)} outputs instead of {len(wanted)}")
-    for number, (got, want) in enumerate(zip(outputs, wanted, strict=True)):
-        what = f"output {number} at size {size}"
-        if got.shape != tuple(want.shape):
-            raise Mismatch(f"{what} has shape {got.shape}, not {tuple(want.shape)}")
-        error = relative_error(got, want)
-        if not error <= TOLERANCE.get(want.dtype, 0.0):
-            raise Mismatch(f"{what} differs by {error:.2g} of its largest element")
-        worst = max(worst, error)
-    return worst
 
 
 def relative_error(got: np.ndarray[Any, Any], want: torch.Tensor) -> float:
@@ -127,7 +120,14 @@ def cpu_seconds(call: Callable[[], Any]) -> float:
     return max(min(taken), 1e-5)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """The first lines of an error, joined to one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' '.join(lines)[:300]}"
+
+
+@functools.cache
+def versions(family: str) -> str:
+    """The versions of all that a result depends on."""
+    packages = ("torch", "executorch", family, "pteron")
+    return ", ".join(f"{package} {version(package)}" for package in packages)
