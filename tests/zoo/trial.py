@@ -88,13 +88,13 @@ class Mismatch(Exception):
     """An output that differs from torch's."""
 
 
-def relative_error(got: np.ndarray[Any, Any], want: torch.Tensor) -> float:
+def relative_error(output: Any, want: torch.Tensor) -> float:
     if not want.numel():
         return 0.0
-    expected = want.double().numpy()
+    got, expected = (torch.as_tensor(x).double().numpy() for x in (output, want))
     same = (got == expected) | (np.isnan(got) & np.isnan(expected))  # infinities, too
     with np.errstate(invalid="ignore"):
-        apart = np.where(same, 0.0, np.abs(got.astype(np.float64) - expected))
+        apart = np.where(same, 0.0, np.abs(got - expected))
     finite = np.abs(expected[np.isfinite(expected)])
     return float(apart.max() / max(finite.max() if finite.size else 0.0, 1e-6))
 
