@@ -73,7 +73,16 @@ install_tint() {
     if [ "$what" = dev ]; then bash scripts/tint.sh || say "without npm, kernels are not compiled with Tint"; fi
 }
 
+# The tests of the chat page need a browser. Without one, they are skipped with a reason.
+install_browser() {
+    if [ "$what" != dev ] || command -v chromium >/dev/null 2>&1; then return; fi
+    say "installing Chromium for the tests of the chat page"
+    { as_root apt-get update -qq && as_root apt-get install -y -qq chromium; } >/dev/null 2>&1 ||
+        say "without Chromium, the tests of the chat page are skipped: install it as 'chromium'"
+}
+
 make_venv
 install_packages
 ensure_adapter
 install_tint
+install_browser
