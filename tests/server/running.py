@@ -5,17 +5,18 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 import openai
 
 from pteron.llm import Embedder, LanguageModel
-from pteron.server import make_server
+from pteron.server import ModelFile, make_server
 from pteron.server.connections import Server
 
+Served: TypeAlias = LanguageModel | Embedder | Sequence[ModelFile]
 HELLO: Any = [{"role": "user", "content": "hello"}]
 
 
@@ -27,14 +28,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(llm: LanguageModel | Embedder, **options: Any) -> Iterator[str]:
+def running(llm: Served, **options: Any) -> Iterator[str]:
     """The address of a server on a port of its own."""
     with running_server(llm, **options) as server:
         yield f"http://127.0.0.1:{server.config.port}"
 
 
 @contextmanager
-def running_server(llm: LanguageModel | Embedder, **options: Any) -> Iterator[Server]:
+def running_server(llm: Served, **options: Any) -> Iterator[Server]:
     server = make_server(llm, port=free_port(), **{"name": "x", "log_level": "warning", **options})
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import httpx
@@ -18,6 +19,8 @@ import pteron.llm
 from pteron.devices import Device
 from pteron.llm import Embedder
 from pteron.llm.embedder import is_embedder
+from pteron.server import ModelFile
+from tests.llm.reciter import reciter
 from tests.llm.tiny_encoders import LENGTH, TEXTS, model, write_folder
 from tests.server.running import client_of, idle, running, wait_until
 
@@ -111,7 +114,7 @@ def test_wrong_requests_are_refused(url: str, fields: dict[str, Any], param: str
 def test_other_names_and_endpoints(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError, match="this server has: tiny"):
         client.embeddings.create(model="other", input="a")
-    with pytest.raises(openai.NotFoundError, match="there is no /v1/chat/completions"):
+    with pytest.raises(openai.BadRequestError, match="/v1/chat/completions needs a language model"):
         client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "a"}])
 
 
@@ -132,3 +135,20 @@ def test_a_client_that_leaves_ends_its_work(url: str, monkeypatch: pytest.Monkey
         wait_until(lambda: len(steps) > 0)
     wait_until(lambda: idle(url))
     assert 0 < sum(steps) < 2048
+
+
+def test_beside_a_language_model(embedder: Embedder) -> None:
+    files = [
+        ModelFile("words", lambda: nullcontext(reciter("first"))),
+        ModelFile("vectors", lambda: nullcontext(embedder)),
+    ]
+    with running(files) as url:
+        client = client_of(url)
+        assert client.completions.create(model="words", prompt="a", temperature=0).choices[0].text == "first"
+        np.testing.assert_array_equal(
+            vectors(client.embeddings.create(model="vectors", input=TEXTS)), embedder.embed(TEXTS)
+        )
+        with pytest.raises(openai.BadRequestError, match="'vectors' is an embedder: /v1/completions needs"):
+            client.completions.create(model="vectors", prompt="a")
+        with pytest.raises(openai.BadRequestError, match="'words' is a language model: /v1/embeddings needs"):
+            client.embeddings.create(model="words", input="a")

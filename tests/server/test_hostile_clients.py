@@ -295,8 +295,8 @@ def test_bytes_that_are_not_http_get_an_error_in_json(url: str) -> None:
 
 
 def test_a_fault_of_the_server_is_an_error_in_json(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pteron.server.app.parse_chat", None)
-    monkeypatch.setattr("pteron.server.app.ChatForm", lambda name: 1 / 0)
+    monkeypatch.setattr("pteron.server.endpoints.parse_chat", None)
+    monkeypatch.setattr("pteron.server.endpoints.ChatForm", lambda name: 1 / 0)
     answer = httpx.post(f"{url}{CHAT}", content=asking(), headers=JSON)
     assert (answer.status_code, answer.json()["error"]["type"]) == (500, "server_error")
 
@@ -389,7 +389,7 @@ def test_an_answer_that_the_server_cuts_is_an_error(llm: LanguageModel) -> None:
         chunks = client.completions.create(**ask, stream=True)
         whole = threads.submit(client.completions.create, **ask)
         assert next(chunks).choices[0].finish_reason is None
-        wait_until(lambda: server.config.app.state.scheduler.active == 2)  # type: ignore[union-attr]
+        wait_until(lambda: server.config.app.state.catalog.loaded[0].scheduler.active == 2)  # type: ignore[union-attr]
         server.handle_exit(signal.SIGTERM, None)
         reasons = []
         with pytest.raises(openai.APIError, match="shutting down"):

@@ -524,3 +524,22 @@ def test_the_best_of_several_answers(client: openai.OpenAI, llm: LanguageModel) 
 def test_wrong_best_of(url: str, change: Any) -> None:
     answer = httpx.post(f"{url}/v1/completions", json={"prompt": "a", "n": 2, **change})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "best_of")
+
+
+def test_the_command_line_serves_several_models(model_folder: Path) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    model, bare = str(model_folder / "model.pte"), str(model_folder / "bare" / "model.pte")
+    command = [sys.executable, "-m", "pteron", "serve", model, bare, "--port", str(port)]
+    options = ["-a", "whole", "-a", "bare", "--memory", "4096", "--idle-seconds", "600"]
+    refused = subprocess.run(command, capture_output=True)
+    assert "two models have the name 'model'" in refused.stderr.decode()
+    process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE)
+    try:
+        wait_until(lambda: is_up(url) or process.poll() is not None, 60)
+        assert [card.id for card in client_of(url).models.list()] == ["whole", "bare"]
+        got = client_of(url).completions.create(model="bare", prompt="hello", max_tokens=3, temperature=0)
+        assert got.usage and got.usage.completion_tokens == 3
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)

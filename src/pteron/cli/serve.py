@@ -1,9 +1,14 @@
-"""`pteron serve`: a language model or an embedder behind the OpenAI API."""
+"""`pteron serve`: language models and embedders behind the OpenAI API."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -12,6 +17,10 @@ from pteron.cli import common, language, sampling_flags
 from pteron.cli.language import ModelSource, located, opened, ready
 from pteron.cli.progress import progress_console
 from pteron.cli.sampling_flags import Policy
+from pteron.errors import InputError
+
+if TYPE_CHECKING:
+    from pteron.llm import Embedder, LanguageModel
 
 
 class LogForm(StrEnum):
@@ -20,7 +29,10 @@ class LogForm(StrEnum):
 
 
 def serve(
-    model: language.Model,
+    models: Annotated[
+        list[Path],
+        typer.Argument(help="Models: .pte or .gguf files, or Hugging Face folders. Several load when used."),
+    ],
     from_hub: language.FromHub = False,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to listen on.")] = 8080,
@@ -32,8 +44,17 @@ def serve(
         typer.Option("--kv-memory", min=1, help="The most MiB for KV caches: fewer answers at a time."),
     ] = None,
     queue: Annotated[int, typer.Option("--queue", min=0, help="Requests that may wait; more get 429.")] = 16,
-    name: Annotated[
-        str | None, typer.Option("-a", "--alias", help="The name of the model. Default: the file name.")
+    names: Annotated[
+        list[str] | None,
+        typer.Option("-a", "--alias", help="The name of a model; once for each. Default: the file name."),
+    ] = None,
+    idle_seconds: Annotated[
+        float | None,
+        typer.Option("--idle-seconds", min=0, help="Unload a model that was not used for so long."),
+    ] = None,
+    memory: Annotated[
+        int | None,
+        typer.Option("--memory", min=1, help="The most MiB on the GPU: unload idle models to load others."),
     ] = None,
     api_key: Annotated[
         str | None, typer.Option("--api-key", envvar="PTERON_API_KEY", help="The key that clients must send.")
@@ -59,32 +80,69 @@ def serve(
     data: common.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
-    """Serve a language model or an embedder to OpenAI clients."""
+    """Serve language models and embedders to OpenAI clients, and a chat page to browsers."""
     from pteron import server  # fails at once if the extra is not installed
+
+    named = _names(models, names)
+    files = [located(model, from_hub) for model in models]
+    sources = [ModelSource(file, tokenizer, data, device, context, kv_dtype) for file in files]
+    say = progress_console()
+    if host not in server.LOOPBACK and api_key is None:
+        say.print(Text("anyone who reaches this address can use the models: consider --api-key", "yellow"))
+    options: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "sessions": sessions,
+        "kv_memory": None if kv_memory is None else kv_memory << 20,
+        "queue": queue,
+        "api_key": api_key,
+        "log_format": log_format.value,
+        "cors": cors or (),
+        "allow_special": allow_special,
+        "context_policy": policy.value,
+        "limits": server.Limits(body=max_body << 20, connections=max_connections),
+    }
+    address = f"http://{host}:{port}"
+    if len(models) == 1 and idle_seconds is None:
+        with _opened(sources[0]) as served:
+            say.print(Text(f"{models[0].name} on {served.program.device.name}: {address}"))
+            server.serve(served, name=named[0], **options)
+        return
+    for file in files:
+        if not file.exists():
+            raise InputError(f"there is no file {file}")
+    say.print(Text(f"{', '.join(named)}: {address}"))
+    on_demand = [
+        server.ModelFile(name, partial(_opened, source), _nbytes(source.model))
+        for name, source in zip(named, sources, strict=True)
+    ]
+    limit = None if memory is None else memory << 20
+    server.serve(on_demand, idle_seconds=idle_seconds, memory=limit, **options)
+
+
+def _names(models: list[Path], names: list[str] | None) -> list[str]:
+    if names and len(names) != len(models):
+        raise InputError(
+            f"--alias is given {len(names)} times for {len(models)} models: give it once for each"
+        )
+    return names or [model.stem for model in models]
+
+
+def _nbytes(model: Path) -> int:
+    """The size of a model's file, or of all files in its folder."""
+    files = model.rglob("*.safetensors") if model.is_dir() else [model]
+    return sum(file.stat().st_size for file in files)
+
+
+@contextmanager
+def _opened(source: ModelSource) -> Iterator[LanguageModel | Embedder]:
+    """A language model or an embedder."""
     from pteron.llm.embedder import is_embedder, load_embedder
 
-    program = ready(located(model, from_hub), context)
-    with (
-        load_embedder(program, tokenizer=tokenizer, device=device)
-        if is_embedder(program)
-        else opened(ModelSource(program, tokenizer, data, device, context, kv_dtype))
-    ) as served:
-        say = progress_console()
-        say.print(Text(f"{model.name} on {served.program.device.name}: http://{host}:{port}/v1"))
-        if host not in server.LOOPBACK and api_key is None:
-            say.print(Text("anyone who reaches this address can use the model: consider --api-key", "yellow"))
-        server.serve(
-            served,
-            host=host,
-            port=port,
-            name=name or model.stem,
-            sessions=sessions,
-            kv_memory=None if kv_memory is None else kv_memory << 20,
-            queue=queue,
-            api_key=api_key,
-            log_format=log_format.value,
-            cors=cors or (),
-            allow_special=allow_special,
-            context_policy=policy.value,
-            limits=server.Limits(body=max_body << 20, connections=max_connections),
-        )
+    source = replace(source, model=ready(source.model, source.context))
+    if is_embedder(source.model):
+        with load_embedder(source.model, tokenizer=source.tokenizer, device=source.device) as embedder:
+            yield embedder
+    else:
+        with opened(source) as llm:
+            yield llm

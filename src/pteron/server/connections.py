@@ -30,7 +30,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.config.app.state.scheduler.stop()  # type: ignore[union-attr]
+        self.config.app.state.catalog.stop()  # type: ignore[union-attr]
         super().handle_exit(sig, frame)
 
 

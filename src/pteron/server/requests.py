@@ -75,8 +75,8 @@ def parse_chat(body: bytes) -> Request:
     top = integer(fields, "top_logprobs", 0, MOST_TOP_LOGPROBS) or 0
     if top and not logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
-    own: Options = {"max_new_tokens": most, "logprobs": logprobs, "top_logprobs": top, **_tools(fields)}
-    return _request(fields, prompt, own, "")
+    own: Options = {"max_new_tokens": most, "logprobs": logprobs, "top_logprobs": top, **tool_options(fields)}
+    return make_request(fields, prompt, own, "")
 
 
 def parse_completion(body: bytes) -> Request:
@@ -99,10 +99,10 @@ def parse_completion(body: bytes) -> Request:
         "logprobs": top is not None,
         "top_logprobs": top or 0,
     }
-    return _request(fields, prompt, own, prompt if echo else "")
+    return make_request(fields, prompt, own, prompt if echo else "")
 
 
-def _tools(fields: Mapping[str, Any]) -> Options:
+def tool_options(fields: Mapping[str, Any]) -> Options:
     """`LanguageModel` checks the tools themselves."""
     given = {name: fields[name] for name in ("tools", "tool_choice") if fields.get(name) is not None}
     parallel = fields.get("parallel_tool_calls") is None or boolean(fields, "parallel_tool_calls")
@@ -167,7 +167,7 @@ def _content(content: Any, where: str) -> str:
     raise ApiError(400, f"{where} must be text", param=where)
 
 
-def _request(fields: Mapping[str, Any], prompt: Prompt, own: Options, echo: str) -> Request:
+def make_request(fields: Mapping[str, Any], prompt: Prompt, own: Options, echo: str) -> Request:
     """`own` are the options that the two kinds of requests name differently."""
     options: Options = {
         **own,

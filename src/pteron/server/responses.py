@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pteron.llm import CallDelta, Piece, Stats, TokenLogprob
+from pteron.server.requests import ApiError
 
 LEAST_LOGPROB = -9999.0  # stands for minus infinity, which JSON does not have
 
@@ -84,8 +85,39 @@ def call_body(delta: CallDelta) -> dict[str, Any]:
     return {"id": delta.id, "type": "function", "function": function}
 
 
-class Form(ABC):
-    """The response format of one endpoint, complete and in chunks."""
+class AnswerForm(ABC):
+    """How an endpoint writes answers: as one JSON object, or as events while they are made."""
+
+    @abstractmethod
+    def whole(self, answers: Sequence[Written], n: int, with_logprobs: bool) -> dict[str, Any]:
+        """The best `n` answers."""
+
+    @abstractmethod
+    def opening(self, index: int) -> bytes:
+        """What comes before the text of an answer."""
+
+    @abstractmethod
+    def chunk(self, index: int, text: str, logprobs: Sequence[TokenLogprob] = ()) -> bytes: ...
+
+    @abstractmethod
+    def call(self, index: int, delta: CallDelta) -> bytes:
+        """A part of a tool call."""
+
+    @abstractmethod
+    def ending(self, index: int, answer: Written) -> bytes:
+        """The end of one answer."""
+
+    @abstractmethod
+    def closing(self, answers: Sequence[Written], include_usage: bool) -> bytes:
+        """The end of all answers."""
+
+    @abstractmethod
+    def failure(self, error: ApiError) -> bytes:
+        """The end after an error."""
+
+
+class Form(AnswerForm):
+    """A list of choices, complete and in chunks."""
 
     prefix: str
     whole_object: str
@@ -97,7 +129,7 @@ class Form(ABC):
         self._model = model
 
     def whole(self, answers: Sequence[Written], n: int, with_logprobs: bool) -> dict[str, Any]:
-        """The best `n` answers, best first. If all are wanted, they stay in their order."""
+        """Best first. If all are wanted, they stay in their order."""
         best = sorted(answers, key=lambda answer: answer.mean_logprob, reverse=True)[:n]
         choices = [
             self._choice(
@@ -111,24 +143,23 @@ class Form(ABC):
         return {**self._head(self.whole_object), "choices": choices, "usage": _usage_of(answers)}
 
     def opening(self, index: int) -> bytes:
-        """What comes before the text of an answer."""
         return b""
 
     def chunk(self, index: int, text: str, logprobs: Sequence[TokenLogprob] = ()) -> bytes:
         return self._chunk([self._choice(index, self._delta(text), self._logprobs(logprobs), None)])
 
     def call(self, index: int, delta: CallDelta) -> bytes:
-        """A part of a tool call."""
         content = {"delta": {"tool_calls": [{"index": delta.index, **call_body(delta)}]}}
         return self._chunk([self._choice(index, content, None, None)])
 
     def ending(self, index: int, answer: Written) -> bytes:
-        """The end of one answer."""
         return self._chunk([self._choice(index, self._delta(""), None, answer.reason)])
 
     def closing(self, answers: Sequence[Written], include_usage: bool) -> bytes:
-        """The end of all answers."""
         return (self._chunk([], usage=_usage_of(answers)) if include_usage else b"") + DONE
+
+    def failure(self, error: ApiError) -> bytes:
+        return event(error.body)
 
     def _chunk(self, choices: list[Any], **more: Any) -> bytes:
         return event({**self._head(self.chunk_object), "choices": choices, **more})
