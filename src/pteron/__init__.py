@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from pteron.method import Method
     from pteron.program import Program
     from pteron.report.check import check
+    from pteron.segments.graph import Batching
     from pteron.verifying import verify
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Batching",
     "DeviceError",
     "DeviceLost",
     "FormatError",
@@ -60,6 +62,7 @@ __all__ = [
 
 # Imported at first use: reading a file needs no GPU library, and `pteron --help` needs none of them.
 _HOMES = {
+    "Batching": "pteron.segments.graph",
     "GpuArray": "pteron.arrays",
     "Method": "pteron.method",
     "Pending": "pteron.gpu.staging",

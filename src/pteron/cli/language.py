@@ -85,6 +85,7 @@ def opened(source: ModelSource) -> Iterator[LanguageModel]:
                 context_length=source.context or None,
                 device=device,
                 kv_dtype=source.kv_dtype.value,
+                segments=source.segments,
             )
         with llm:
             yield llm
