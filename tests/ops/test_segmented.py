@@ -1,4 +1,4 @@
-"""Operators for several sequences, in programs that spell attention in other ways than converted models do."""
+"""Operators for several sequences, in programs that spell attention otherwise than converted models do."""
 
 from __future__ import annotations
 
