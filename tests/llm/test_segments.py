@@ -264,6 +264,16 @@ def test_a_program_that_mixes_rows_is_refused_by_name(device: Device) -> None:
         assert not isinstance(program.method(), SegmentedMethod)
 
 
+def test_memory_limits_the_number_of_conversations(llama: Path, device: Device) -> None:
+    with pteron.load(llama, device=device) as program:
+        one = program.method().memory.state
+    batching = Batching(8, memory=3 * one + 1)
+    with pteron.load(llama, device=device, segments=batching) as program:
+        method = program.method()
+        assert isinstance(method, SegmentedMethod)
+        assert (method.segments, method.memory.state, method.state_nbytes) == (3, 3 * one, one)
+
+
 def test_numbers_of_segments_and_slots_are_checked() -> None:
     with pytest.raises(InputError, match="segments must be at least 1, not 0"):
         Batching(0)

@@ -66,6 +66,7 @@ class ModelSource:
     context: int = 0
     kv_dtype: KvType = KvType.f16
     segments: int = 1  # conversations in one call of the program, if it can run several
+    kv_memory: int | None = None  # the most bytes for their KV caches
 
 
 @contextmanager
@@ -86,6 +87,7 @@ def opened(source: ModelSource) -> Iterator[LanguageModel]:
                 device=device,
                 kv_dtype=source.kv_dtype.value,
                 segments=source.segments,
+                kv_memory=source.kv_memory,
             )
         with llm:
             yield llm

@@ -85,7 +85,10 @@ def serve(
 
     named = _names(models, names)
     files = [located(model, from_hub) for model in models]
-    sources = [ModelSource(file, tokenizer, data, device, context, kv_dtype) for file in files]
+    most_nbytes = None if kv_memory is None else kv_memory << 20
+    sources = [
+        ModelSource(file, tokenizer, data, device, context, kv_dtype, sessions, most_nbytes) for file in files
+    ]
     say = progress_console()
     if host not in server.LOOPBACK and api_key is None:
         say.print(Text("anyone who reaches this address can use the models: consider --api-key", "yellow"))
@@ -93,7 +96,7 @@ def serve(
         "host": host,
         "port": port,
         "sessions": sessions,
-        "kv_memory": None if kv_memory is None else kv_memory << 20,
+        "kv_memory": most_nbytes,
         "queue": queue,
         "api_key": api_key,
         "log_format": log_format.value,

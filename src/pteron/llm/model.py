@@ -44,6 +44,7 @@ def load(
     device: str | int | Adapter | Device | None = None,
     kv_dtype: str = "f16",
     segments: int = 1,
+    kv_memory: int | None = None,
     progress: Callable[[float, str], None] | None = None,
 ) -> LanguageModel:
     """Load a language model from a `.pte` file (a path, bytes, or an open binary file).
@@ -57,13 +58,16 @@ def load(
     kv_dtype: the type of the stored keys and values, "f16" or "f32". "f32" needs twice the memory.
     segments: the largest number of conversations that one call of the model can continue. Memory for the KV
         caches of all of them is taken at load. A model that mixes the tokens of a call runs one at a time.
+    kv_memory: the most bytes for these KV caches: if they are not enough, there are fewer segments.
     progress: called during a conversion, with the finished share and the name of the current step.
     """
     given, source = source, model_file(source, context_length, progress)
     worker = prompt_worker()
     worker.start()
     try:
-        batching = Batching(segments, last_rows=True, required=False) if segments != 1 else None
+        batching = None
+        if segments != 1:
+            batching = Batching(segments, memory=kv_memory, last_rows=True, required=False)
         program = load_program(
             source, data_path=data_path, device=device, kv_dtype=kv_dtype, segments=batching
         )
@@ -92,6 +96,7 @@ def load(
             "device": program.device.name,
             "kv_dtype": kv_dtype,
             "segments": segments,
+            "kv_memory": kv_memory,
         }
         model.origin = partial(_load_again, portable_source(given), options)
         return model

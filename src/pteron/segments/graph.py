@@ -15,6 +15,8 @@ class Batching:
 
     most: the largest number of segments in a call.
     slots: the number of conversations that can have KV caches at the same time. Default: `most`.
+    memory: the most bytes for the KV caches of all slots. If they are not enough, there are fewer slots, but
+        at least one. Default: no limit.
     last_rows: outputs have only the last row of each segment. The layers after the last attention then run
         only on these rows.
     required: refuse a program that cannot run several sequences. Otherwise it runs one at a time.
@@ -22,6 +24,7 @@ class Batching:
 
     most: int
     slots: int | None = None
+    memory: int | None = None
     last_rows: bool = False
     required: bool = True
 
@@ -31,9 +34,10 @@ class Batching:
         if self.slots is not None and self.slots < self.most:
             raise InputError(f"slots must be at least the number of segments, {self.most}, not {self.slots}")
 
-    @property
-    def slot_count(self) -> int:
-        return self.slots or self.most
+    def slot_count(self, nbytes: int) -> int:
+        """The number of slots, if one takes this many bytes."""
+        wanted = self.slots or self.most
+        return wanted if self.memory is None or not nbytes else max(1, min(wanted, self.memory // nbytes))
 
 
 @dataclass(slots=True)

@@ -43,8 +43,8 @@ class _Rewriter:
     def __init__(self, found: RowAnalysis, batching: Batching) -> None:
         self._found = found
         self._old = found.graph
-        self._most = min(batching.most, found.length)
-        self._slot_count = batching.slot_count
+        self._slot_count = batching.slot_count(sum(state.max_nbytes for state in found.graph.states))
+        self._most = min(batching.most, found.length, self._slot_count)
         self._last_rows = batching.last_rows
         own = {f.name: getattr(found.graph, f.name) for f in fields(Graph)}
         self._new = SegmentedGraph(**{**own, "values": list(found.graph.values), "nodes": []})
