@@ -56,7 +56,6 @@ def map_file_on_ray(
             compute=ray.data.ActorPoolStrategy(size=actors),
             # An actor works on a GPU. If it reserved a CPU, readers and writers might find none.
             num_cpus=0,
-            scheduling_strategy="SPREAD",
         )
         results.write_parquet(str(parts.absolute()))
     if not job.is_folder:
