@@ -2,9 +2,9 @@
 
     python -m benchmarks.map_texts                # 256 texts of one to eight words, in 3 rounds
 
-All sides compute the vectors of the same texts on this machine, in turns. torch runs on the CPU: one text at a
-time, in batches of similar length, and by sentence-transformers where it is installed. CPU time is that of the
-process over all threads. On a software adapter it includes the kernels.
+All sides compute the vectors of the same texts on this machine, in turns. torch runs on the CPU: one text at
+a time, in batches of similar length, and by sentence-transformers where it is installed. CPU time is that of
+the process over all threads. On a software adapter it includes the kernels.
 """
 
 from __future__ import annotations

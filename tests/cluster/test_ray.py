@@ -45,7 +45,7 @@ class KilledOnce(Predictor):
         return super().__call__(batch)
 
 
-def check(path: Path, vectors: Any, numbers: list[int] | None = None) -> None:
+def check(path: Path, vectors: Any) -> None:
     made = pyarrow.parquet.read_table(path).to_pydict()
     assert made["id"] == list(range(COUNT))
     assert made["number"] == NUMBERS

@@ -15,7 +15,7 @@ import ray
 import ray.data
 
 from pteron.data.job import FileJob
-from pteron.data.part_files import join
+from pteron.data.part_files import PartFolder
 from pteron.data.readers import open_table
 from pteron.data.table_predictor import TablePredictor
 from pteron.errors import InputError
@@ -34,7 +34,8 @@ def map_file_on_ray(
 ) -> None:
     """Run a job on a Ray cluster. The paths must be the same on all its machines.
 
-    An actor that dies is started again, and its rows are run again. Only whole parts are written.
+    An actor that dies is started again, and its rows are run again. If the output is a folder, all machines
+    write to it, in any order. If it is a file, this process writes it, in the order of the rows.
     """
     parts = job.parts
     if parts.exists() and job.restart:
@@ -57,10 +58,19 @@ def map_file_on_ray(
             # An actor works on a GPU. If it reserved a CPU, readers and writers might find none.
             num_cpus=0,
         )
-        results.write_parquet(str(parts.absolute()))
-    if not job.is_folder:
-        join(sorted(parts.glob("*.parquet")), job.output)
-        shutil.rmtree(parts)
+        if job.is_folder:
+            results.write_parquet(str(parts.absolute()))
+        else:
+            _write_file(results, job)
+
+
+def _write_file(results: Any, job: FileJob) -> None:
+    """One file is written here, in the order of the rows."""
+    folder = PartFolder(job.parts)
+    folder.path.mkdir(exist_ok=True)
+    for number, table in enumerate(results.iter_batches(batch_size=job.part_rows, batch_format="pyarrow")):
+        folder.write(number, table)
+    folder.finish(job.output)
 
 
 @contextmanager
