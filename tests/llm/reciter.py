@@ -26,6 +26,7 @@ class Script:
         self.context_length = 10_000
         self.max_length = 64
         self.segments = 1
+        self.slots = None
         self.kv_nbytes = 0
 
     def new_state(self) -> Any:

@@ -100,8 +100,8 @@ def test_answers_and_prompts_share_a_call(llm: LanguageModel, segments: int, row
     batch.step()
     got = run(batch, second)
     count = len(llm.encode(LONG))
-    assert rows[1:4] == [[1, MAX_LENGTH - 1]] * 3
-    assert sum(part[-1] for part in rows[1:7]) == count
+    assert rows[1:4] == [[MAX_LENGTH - 1, 1]] * 3
+    assert sum(max(part) for part in rows[1:7]) == count
     assert tokens(got[second]) == llm.session().generate(LONG, **ANSWER).tokens
     assert all(sum(call) <= MAX_LENGTH for call in rows)
 
@@ -115,6 +115,17 @@ def test_the_pace_limits_the_rows_of_prompts(
     monkeypatch.setattr(pace, "note", lambda *_: None)
     run(Batch(llm, pace), *(llm.session().stream(prompt, **ANSWER) for prompt in PROMPTS[:3]))
     assert max(sum(count for count in call if count > 1) for call in rows) == 5
+
+
+@pytest.mark.usefixtures("segments")
+def test_a_new_prompt_is_read_before_more_of_a_long_one(llm: LanguageModel) -> None:
+    batch = Batch(llm)
+    batch.add(llm.session().stream(LONG, **ANSWER))
+    batch.step()
+    short = llm.session().stream("hello", **ANSWER)
+    batch.add(short)
+    assert [stream for stream, _ in batch.step()] == [short]
+    batch.close()
 
 
 @pytest.mark.usefixtures("segments")

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+import pteron.llm
+from pteron.devices import Device
 from pteron.llm import LanguageModel
 from tests.server.running import idle, running, wait_until
 
@@ -47,11 +52,19 @@ async def all_at_once(url: str, wants: list[str]) -> Counter[str]:
         return Counter(await asyncio.gather(*(ask(client, number, wants) for number in range(CLIENTS))))
 
 
-def test_two_hundred_clients_get_their_own_answers(llm: LanguageModel) -> None:
+@pytest.fixture(scope="module")
+def batched(model_folder: Path, device: Device) -> Iterator[LanguageModel]:
+    """A model that runs all sessions in one call."""
+    with pteron.llm.load(model_folder / "model.pte", device=device, segments=SESSIONS) as model:
+        assert model.decoder.segments == SESSIONS
+        yield model
+
+
+def test_two_hundred_clients_get_their_own_answers(llm: LanguageModel, batched: LanguageModel) -> None:
     alone = llm.session()
     wants = [alone.generate(prompt(number), max_new_tokens=5).text for number in range(PROMPTS)]
     assert len(set(wants)) > 10  # an answer to another prompt would be seen
-    with running(llm, sessions=SESSIONS, queue=QUEUE) as url:
+    with running(batched, sessions=SESSIONS, queue=QUEUE) as url:
         became = asyncio.run(all_at_once(url, wants))
         wait_until(lambda: idle(url))
     assert set(became) <= {"right", "left", "refused"}, became

@@ -38,6 +38,7 @@ class Batch:
         self._pace = pace
         self._on_step = on_step
         self._streams: list[Stream] = []  # who has waited the longest is first
+        self._served: set[Stream] = set()  # by the last step
         self._runs: dict[Stream, Run] = {}  # what they need next; none for a stream that has not begun
 
     def __len__(self) -> int:
@@ -52,6 +53,7 @@ class Batch:
         if stream in self._streams:
             self._streams.remove(stream)
             self._runs.pop(stream, None)
+            self._served.discard(stream)
             stream.release()
 
     def close(self) -> None:
@@ -64,13 +66,13 @@ class Batch:
         A stream is removed with its last piece or its error.
         """
         outcomes: list[Outcome] = []
+        self._streams.sort(key=self._served.__contains__)  # new ones come before those that were served
         for stream in list(self._streams):
             if stream.is_cancelled or (stream not in self._runs and self._may_begin(stream)):
                 outcomes += self._resume(stream, None)
         parts = self._choose()
+        self._served = set(parts)
         for stream, logits in zip(parts, self._timed(list(parts.values())), strict=True):
-            self._streams.remove(stream)
-            self._streams.append(stream)
             outcomes += self._resume(stream, logits)
         return outcomes
 

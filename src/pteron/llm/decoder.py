@@ -51,6 +51,8 @@ class Decoder:
         self._many = self.method if isinstance(self.method, SegmentedMethod) else None
         # The most conversations that one call of the program can run.
         self.segments: int = self._many.segments if self._many else 1
+        # The most conversations that can have KV caches. None: any number.
+        self.slots: int | None = self._many.graph.slot_count if self._many else None
 
     @staticmethod
     def _check_inputs(inputs: Sequence[IOInfo]) -> tuple[IOInfo, IOInfo]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from pteron.errors import DeviceLost, InputError, PteronError
 from pteron.llm import Embedder, LanguageModel, Piece
 from pteron.llm.batch import Batch
+from pteron.llm.decoder import Decoder
 from pteron.llm.pace import Pace
 from pteron.server.metrics import Meter, Metrics
 
@@ -90,16 +91,18 @@ def _step_of(task: StepwiseTask) -> Piece | Exception | None:
         return error
 
 
-def _that_fit(sessions: int, kv_nbytes: int, kv_memory: int | None) -> int:
-    """How many sessions have room for their KV caches."""
-    if kv_memory is None or not kv_nbytes:
+def _that_fit(sessions: int, decoder: Decoder, kv_memory: int | None) -> int:
+    """How many of the sessions have room for their KV caches."""
+    if decoder.slots is not None:
+        sessions = min(sessions, decoder.slots)
+    if kv_memory is None:
         return sessions
-    if kv_memory < kv_nbytes:
+    if kv_memory < decoder.kv_nbytes:
         raise InputError(
-            f"kv_memory is {kv_memory:,} bytes, but the KV cache of one session takes {kv_nbytes:,}: "
+            f"kv_memory is {kv_memory:,} bytes, but the KV cache of one session takes {decoder.kv_nbytes:,}: "
             "allow more, or load the model with a shorter context"
         )
-    return min(sessions, kv_memory // kv_nbytes)
+    return min(sessions, kv_memory // decoder.kv_nbytes)
 
 
 @dataclass(eq=False, slots=True)
@@ -152,9 +155,9 @@ class Scheduler:
         driver: Driver
         if isinstance(model, LanguageModel):
             driver, kv_nbytes = Batch(model, Pace(model.max_length), meter.step), model.decoder.kv_nbytes
+            sessions = _that_fit(sessions, model.decoder, kv_memory)
         else:
             driver, kv_nbytes = Turns(), 0
-        sessions = _that_fit(sessions, kv_nbytes, kv_memory)
         scheduler = cls(driver, sessions, queue, model.reload, meter)
         meter.watch(lambda: scheduler.active, lambda: scheduler.waiting, kv_nbytes, sessions)
         return scheduler
