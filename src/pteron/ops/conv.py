@@ -189,10 +189,11 @@ class Convolution:
             **limits,
             **self.window.params,
         }
-        defines: dict[str, Define] = {
+        defines = {
             "HAS_BIAS": self.bias is not None,
             "CLAMPED": self.low is not None or self.high is not None,
         }
+        ending = {**limits, **{name.lower(): int(flag) for name, flag in defines.items()}}
         layout: dict[str, Define] = {**defines, "TRANSPOSED": filters.transposed, "PACKED": filters.packed}
         bindings: dict[str, Bound] = {"x": x, "weight": weight, "bias": self.bias or weight, "y": out}
         extent = Extent(filters.outs // groups, numel(places), batch * groups)
@@ -200,8 +201,8 @@ class Convolution:
         # The choice depends on the largest shape, which never changes. Every tile works for all counts.
         most = weight.max_shape[1] if filters.transposed else filters.outs // groups
         offers = []
-        if filters.packed and is_float32:
-            offers += unfolded_offers(bindings, self.window, groups, extent, limits, defines)
+        if filters.packed and x.dtype.is_float:
+            offers += unfolded_offers(bindings, self.window, groups, extent, ending)
         if not filters.transposed and most >= MIN_TILE_ROWS and x.dtype.is_float:
             ragged = out.dtype.itemsize == 4
             flags = {**layout, **stores(not ragged), "POINTWISE": self.window.is_pointwise}
@@ -209,7 +210,7 @@ class Convolution:
             fits = None if ragged else numel(places) % 4 == 0
             offers += tile_offers(product, extent, rows_first=filters.packed, columns_first=True, when=fits)
         if filters.packed and is_float32 and filters.ins == filters.outs == groups:
-            offers += depthwise_offers(bindings, self.window, limits, defines)
+            offers += depthwise_offers(bindings, self.window, ending)
         if is_float32:
             tile = 8 if most > 4 else 4 if most > 1 else 1
             grid = extent.workgroups(tile, 4 * WORKGROUP)

@@ -15,9 +15,12 @@ MIN_BAND = 4  # rows of an invocation; each band loads the rows at its edge agai
 
 
 def depthwise_offers(
-    bindings: Mapping[str, Bound], window: Window, limits: Mapping[str, Number], defines: Mapping[str, Define]
+    bindings: Mapping[str, Bound], window: Window, ending: Mapping[str, Number]
 ) -> list[Offer]:
-    """The kernel for [1, kernel.., channels] weights, if the window fits it."""
+    """The kernel for [1, kernel.., channels] weights, if the window fits it.
+
+    ending: the parameters for bias and limits.
+    """
     x, out = bindings["x"], bindings["y"]
     assert isinstance(x, LiveTensor) and isinstance(out, LiveTensor)
     spatial = len(window.kernel)
@@ -31,7 +34,7 @@ def depthwise_offers(
     planes = numel(out.shape[:-spatial])
     band, bands = _bands(planes * quads(places[1]), places[0])
     params: dict[str, Number] = {
-        **limits,
+        **ending,
         "planes": planes,
         "channels": out.shape[-spatial - 1],
         "band": band,
@@ -42,9 +45,10 @@ def depthwise_offers(
         "row_padding": padding[0],
         "column_padding": padding[1],
     }
-    flags = {**defines, **_shape_of_code(kernel, stride)}
     grid = threads(planes * quads(places[1]) * bands)
-    return [Offer(DEPTHWISE, Dispatch("conv_depthwise", bindings, params, grid, flags))]
+    return [
+        Offer(DEPTHWISE, Dispatch("conv_depthwise", bindings, params, grid, _shape_of_code(kernel, stride)))
+    ]
 
 
 def _bands(columns: int, rows: int) -> tuple[int, int]:

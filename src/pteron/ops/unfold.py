@@ -18,7 +18,7 @@ from pteron.ops.workgroups import stores
 LANES = 8
 MIN_CHANNELS = 6  # of a group; with fewer, unfolding costs more than it saves
 MAX_NBYTES = 2**27  # of the unfolded images: every WebGPU device can bind this much
-TILES = (8, 16, 32)  # channels of an invocation
+TILES = (16, 32)  # channels of an invocation
 LOADS = 15  # the time of the two loads of a step, in products of one channel
 
 
@@ -93,12 +93,14 @@ def unfolded_offers(
     window: Window,
     groups: int,
     extent: Extent,
-    limits: Mapping[str, Number],
-    defines: Mapping[str, Define],
+    ending: Mapping[str, Number],
 ) -> list[Offer]:
-    """The product for [in / groups, kernel.., out] weights, if the images have at most two dimensions."""
-    x, weight = bindings["x"], bindings["weight"]
-    assert isinstance(x, LiveTensor) and isinstance(weight, LiveTensor)
+    """The product for [in / groups, kernel.., out] weights, if the images have at most two dimensions.
+
+    ending: the parameters for bias and limits.
+    """
+    x, weight, out = bindings["x"], bindings["weight"], bindings["y"]
+    assert isinstance(x, LiveTensor) and isinstance(weight, LiveTensor) and isinstance(out, LiveTensor)
     spatial = len(window.kernel)
     if spatial > 2 or extent.rows < MIN_CHANNELS:
         return []
@@ -108,15 +110,15 @@ def unfolded_offers(
     tile = tile_of(extent.rows)
     params = {
         **live.product_params,
-        **limits,
+        **ending,
         "matrices": extent.matrices,
         "groups": groups,
         "channels": extent.rows,
         "depth": numel(weight.shape[:-1]),
     }
-    flags = {
-        **defines,
-        **stores(extent.rows % 4 == 0),
+    flags: dict[str, Define] = {
+        "QUAD_WEIGHTS": extent.rows % 4 == 0,  # groups of channels are whole quads
+        "ELEMENT_WEIGHTS": extent.rows % 4 != 0,
         "CHANNELS": tile,
         "QUADS": tile // 4,
         "LANES": LANES,
@@ -126,12 +128,15 @@ def unfolded_offers(
     )
     unfolded = Scratch("unfolded", 16 * max(largest.quads, 1))
 
-    def product(source: Bound) -> Dispatch:
-        return Dispatch("conv_subgroup", {**bindings, "x": source}, params, grid, flags)
+    def product(source: Bound, whole: bool) -> Dispatch:
+        return Dispatch("conv_subgroup", {**bindings, "x": source}, params, grid, {**flags, **stores(whole)})
 
-    offers = [Offer(SUBGROUP_UNFOLDED, product(unfolded), before=live.dispatch(x, unfolded))]
+    is_whole = live.places[1] % 4 == 0
+    ragged = out.dtype.itemsize == 4  # single elements can be stored
+    before, fits = live.dispatch(x, unfolded), None if ragged else is_whole
+    offers = [Offer(SUBGROUP_UNFOLDED, product(unfolded, not ragged), fits, before=before)]
     if window.is_pointwise:
-        offers.append(Offer(SUBGROUP_GEMM, product(x), live.places[1] % 4 == 0))
+        offers.append(Offer(SUBGROUP_GEMM, product(x, True), is_whole))
     return offers
 
 

@@ -18,14 +18,16 @@ struct Params {
     columns: u32,
     row_padding: i32,
     column_padding: i32,
+    has_bias: u32,  // 0 or 1, and not a define: compiling this kernel takes long
+    clamped: u32,
     low: f32,
     high: f32,
 }
 
 fn store(plane: u32, row: u32, column: u32, sum: vec4<f32>) {
     var v = sum;
-    if (HAS_BIAS) { v += f32(bias_at(plane % p.channels)); }
-    if (CLAMPED) { v = clamp(v, vec4<f32>(p.low), vec4<f32>(p.high)); }
+    if (p.has_bias == 1u) { v += f32(bias_at(plane % p.channels)); }
+    if (p.clamped == 1u) { v = clamp(v, vec4<f32>(p.low), vec4<f32>(p.high)); }
     let at = (plane * p.rows + row) * p.columns + column;
     let left = p.columns - column;
     y[at] = v.x;

@@ -6,7 +6,7 @@
 @group(0) @binding(0) var<storage, read> x: array<x_word>;            // [batch * groups, depth / taps, rows, columns]
 @group(0) @binding(1) var<storage, read> weight: array<weight_word>;  // [depth, groups * channels]
 @group(0) @binding(2) var<storage, read> bias: array<bias_word>;      // [groups * channels]
-@group(0) @binding(3) var<storage, read_write> y: array<f32>;         // [batch, groups * channels, height, width]
+@group(0) @binding(3) var<storage, read_write> y: array<y_word>;      // [batch, groups * channels, height, width]
 @group(0) @binding(4) var<uniform> p: Params;
 
 struct Params {
@@ -21,21 +21,24 @@ struct Params {
     row_dilation: u32,
     height: u32,
     width: u32,
+    has_bias: u32,  // 0 or 1, and not a define: compiling this kernel takes long
+    clamped: u32,
     low: f32,
     high: f32,
 }
 
-// The weights of four channels from element `at` on, which is at most `limit`. WHOLE: groups of channels are
-// whole quads.
+// The weights of four channels from element `at` on, which is at most `limit`.
 fn four_weights(at: u32, limit: u32) -> vec4<f32> {
-//#if RAGGED
+//#if ELEMENT_WEIGHTS
     let four = min(vec4<u32>(at) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(limit));
-    return vec4<f32>(weight_at(four.x), weight_at(four.y), weight_at(four.z), weight_at(four.w));
+    return vec4<f32>(vec4(weight_at(four.x), weight_at(four.y), weight_at(four.z), weight_at(four.w)));
 //#end
-//#if WHOLE
-    return weight_quad(min(at, limit) / 4u);
+//#if QUAD_WEIGHTS
+    return vec4<f32>(weight_quad(min(at, limit) / 4u));
 //#end
 }
+
+//#include put_four
 
 @compute @workgroup_size(LANES)
 fn main(
@@ -93,13 +96,9 @@ fn main(
     let end = min(CHANNELS, p.channels - in_group);
     for (var c = 0u; c < end; c++) {
         var result = results[c];
-        if (HAS_BIAS) { result += f32(bias_at(channel + c)); }
-        if (CLAMPED) { result = clamp(result, vec4<f32>(p.low), vec4<f32>(p.high)); }
+        if (p.has_bias == 1u) { result += f32(bias_at(channel + c)); }
+        if (p.clamped == 1u) { result = clamp(result, vec4<f32>(p.low), vec4<f32>(p.high)); }
         let at = ((matrix / p.groups * all + channel + c) * p.height + row) * p.width + 4u * column;
-        let left = p.width - 4u * column;
-        y[at] = result.x;
-        if (left > 1u) { y[at + 1u] = result.y; }
-        if (left > 2u) { y[at + 2u] = result.z; }
-        if (left > 3u) { y[at + 3u] = result.w; }
+        put_four(at, p.width - 4u * column, result);
     }
 }
