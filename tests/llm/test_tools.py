@@ -213,8 +213,14 @@ UNENFORCEABLE = {"properties": {"a": {"type": "array", "uniqueItems": True}}}
         ({"tools": [CLOCK] * 129}, "at most 128"),
         ({"tools": with_parameters([])}, "parameters must be a JSON schema with the type object"),
         ({"tools": with_parameters({"type": "string"})}, "parameters must be a JSON schema"),
-        ({"tools": with_parameters({"properties": 3})}, "tools cannot be used"),
-        ({"tools": with_parameters(UNENFORCEABLE, strict=True)}, "tools cannot be used: .*uniqueItems"),
+        (
+            {"tools": with_parameters({"properties": 3})},
+            "parameters of the tool 'f' cannot be used: properties must be",
+        ),
+        (
+            {"tools": with_parameters(UNENFORCEABLE, strict=True)},
+            "the parameters of the tool 'f' cannot be used: .*uniqueItems",
+        ),
         ({"tools": TOOLS, "tool_choice": named("wind")}, "names 'wind', but the tools are: weather, clock"),
         ({"tools": TOOLS, "tool_choice": "any"}, "tool_choice must be none, auto, required or"),
         ({"tool_choice": "required"}, "tool_choice needs tools"),

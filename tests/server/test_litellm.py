@@ -13,7 +13,7 @@ import pytest
 from pteron.llm import LanguageModel
 from tests.server.running import running
 
-PACKAGE = "litellm==1.106.2"
+PACKAGES = ("litellm==1.106.2", "mcp")  # litellm imports mcp for tools, but does not require it
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +24,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("litellm")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     made = folder / "bin" / "python"
-    installed = subprocess.run([str(made), "-m", "pip", "install", "-qq", PACKAGE], capture_output=True)
+    installed = subprocess.run([str(made), "-m", "pip", "install", "-qq", *PACKAGES], capture_output=True)
     if installed.returncode:
-        pytest.skip(f"{PACKAGE} cannot be installed: {installed.stderr.decode()[-300:]}")
+        pytest.skip(f"litellm cannot be installed: {installed.stderr.decode()[-300:]}")
     return made
 
 

@@ -61,6 +61,7 @@ def url() -> Iterator[str]:
 def opened(browser: Any, url: str, **options: Any) -> Iterator[Any]:
     """The page in a context of its own. An error on its console fails the test."""
     context = browser.new_context(**{"reduced_motion": "reduce", **options})
+    context.set_default_timeout(120_000)
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))

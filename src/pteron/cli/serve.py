@@ -106,7 +106,7 @@ def serve(
         "limits": server.Limits(body=max_body << 20, connections=max_connections),
     }
     address = f"http://{host}:{port}"
-    if len(models) == 1 and idle_seconds is None:
+    if len(models) == 1 and idle_seconds is None and memory is None:
         with _opened(sources[0]) as served:
             say.print(Text(f"{models[0].name} on {served.program.device.name}: {address}"))
             server.serve(served, name=named[0], **options)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -43,12 +43,16 @@ class Source:
 
     kind: Kind
     text: str
+    explain: Callable[[str], str] | None = field(default=None, compare=False)  # an error, in plain words
 
     def __post_init__(self) -> None:
         if len(self.text) > MOST_CHARACTERS:
             raise InputError(
                 f"{self.kind} has {len(self.text)} characters: expected at most {MOST_CHARACTERS}"
             )
+
+    def refusal(self, error: Exception) -> str:
+        return self.explain(str(error)) if self.explain else f"{self.kind} cannot be used: {error}"
 
     @classmethod
     def of(cls, schema: Any, regex: Any, grammar: Any) -> Source | None:
@@ -110,7 +114,7 @@ class Grammars:
             self._worker.call("try_grammar", blame=source.kind, kind=source.kind, text=source.text)
             return matcher(tokens, source.kind, source.text)
         except (WorkFailed, Refused) as error:
-            raise InputError(f"{source.kind} cannot be used: {error}") from None
+            raise InputError(source.refusal(error)) from None
         except OutOfBounds as error:
             raise InputError(f"{error}: use a simpler {source.kind}") from None
 

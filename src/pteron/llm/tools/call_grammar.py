@@ -17,6 +17,12 @@ from pteron.llm.tools.call_formats import Family
 from pteron.llm.tools.definitions import Tool, ToolError, ToolSelection
 
 ANY = "(?s:.*)"
+# What llguidance says, before it repeats the lines of the grammar.
+ERROR = re.compile(
+    r"at (?P<line>\d+)\(\d+\): (?:failed to compile JSON schema: )?(?P<reason>.*?)(?:\n +\d+ \| .*)?",
+    re.DOTALL,
+)
+CALL_RULE = re.compile(r'call_\d+: "([A-Za-z0-9_-]+)')
 
 
 class Marks:
@@ -119,6 +125,21 @@ def _json(schema: Mapping[str, Any], strict: bool) -> str:
         return "%json " + json.dumps({**schema, "x-guidance": {**JSON_OPTIONS, "lenient": not strict}})
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolError(f"a schema is not JSON: {error}") from error
+
+
+def explained(grammar: str, error: str) -> str:
+    """An error of llguidance, which names a line of the grammar, as an error of the tool in that line."""
+    found = ERROR.fullmatch(error)
+    line = grammar.splitlines()[int(found["line"]) - 1] if found else ""
+    tool = CALL_RULE.match(line)
+    what = (
+        f"the parameters of the tool {tool[1]!r}"
+        if tool
+        else "the schema"
+        if line.startswith("answer")
+        else ""
+    )
+    return f"{what or 'tools'} cannot be used: {found['reason'] if found and what else error}"
 
 
 def _regex(text: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from pteron.llm.grammar import Source
 from pteron.llm.tokenizer import Tokenizer
 from pteron.llm.tools.call_formats import Family
-from pteron.llm.tools.call_grammar import call_grammar
+from pteron.llm.tools.call_grammar import call_grammar, explained
 from pteron.llm.tools.calls import CallReader
 from pteron.llm.tools.definitions import ToolSelection
 
@@ -38,7 +38,7 @@ class ToolUse:
     def source(self) -> Source:
         """The grammar of the answer."""
         text = call_grammar(self._selection, self._family, self._schema, self._tokenizer)
-        return Source("tools", text)
+        return Source("tools", text, partial(explained, text))
 
     @property
     def shown(self) -> frozenset[int]:
