@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pteron
+import pteron.llm
 from pteron.devices import Device
 from pteron.errors import InputError, PteronError, UnsupportedError
 from pteron.gpu.state import State, everything
@@ -279,3 +280,16 @@ def test_numbers_of_segments_and_slots_are_checked() -> None:
         Batching(0)
     with pytest.raises(InputError, match="slots must be at least the number of segments, 4, not 2"):
         Batching(4, slots=2)
+
+
+def test_greedy_texts_are_those_of_one_conversation_after_another(model_folder: Path, device: Device) -> None:
+    prompts = ["hello world", "a", "the quick brown fox", "hello", "the end", "b c d", "ing", "llo"]
+    path = model_folder / "model.pte"
+    with (
+        pteron.llm.load(path, device=device) as one,
+        pteron.llm.load(path, device=device, segments=len(prompts)) as many,
+    ):
+        assert many.decoder.segments == len(prompts)
+        expected = [one.generate(prompt, max_new_tokens=12, temperature=0).tokens for prompt in prompts]
+        found = many.generate(prompts, max_new_tokens=12, temperature=0)
+        assert [generation.tokens for generation in found] == expected

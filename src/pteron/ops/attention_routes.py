@@ -32,6 +32,7 @@ MAX_TILE_SUMS = 2048  # sums in the registers of an attention_tile workgroup; mo
 FLASH_TILE = 32  # queries of an attention_flash workgroup
 MAX_FLASH_WIDTH = 256  # the largest head size whose attention_flash tiles fit into 16 KiB
 MAX_PARTS = 1024  # partial results of key chunks in memory; enough workgroups for any GPU
+BUSY_CORES = 32  # workgroups that keep the cores of a CPU busy
 MAX_HEADS_TOGETHER = 8  # query heads that one attention_decode workgroup computes
 
 # Store quad d of the row of y that starts at element `first`. If rows are not whole quads, two rows share a
@@ -169,6 +170,7 @@ class KeyChunks:
 
     step: int  # the number of keys of a chunk is a multiple of this
     most: int  # the largest number of chunks; one invocation merges them
+    enough: int = MAX_PARTS  # workgroups; with more chunks than this needs, the device has more work to do
 
     def dispatches(
         self, kernel: str, plain: Operands, masked: Operands, largest: tuple[Heads, Heads], together: int = 1
@@ -180,7 +182,8 @@ class KeyChunks:
         """
         queries, per_row = plain.queries, plain.queries.width // 4
         most = min(self.most, -(-largest[1].length // self.step))
-        chunks = max(1, min(most, MAX_PARTS // max(queries.rows, 1)))
+        workgroups = max(queries.rows // together, 1)
+        chunks = max(1, min(most, MAX_PARTS // max(queries.rows, 1), self.enough // workgroups))
         few = largest[0].rows
         parts = Scratch("parts", 16 * (per_row + 1) * max(few, min(MAX_PARTS, few * most)))
 
@@ -213,7 +216,7 @@ def decode_dispatches(operands: Operands, largest: tuple[Heads, Heads]) -> list[
         params={**operands.params, "quads": operands.queries.width // 4},
         defines={**operands.defines, "ROLLED": True, "TOGETHER": together},
     )
-    chunks = KeyChunks(step=64, most=8)
+    chunks = KeyChunks(step=64, most=8, enough=BUSY_CORES)
     return chunks.dispatches("attention_decode", operands, rolled, largest, together)
 
 
