@@ -323,6 +323,33 @@ for table, row in ((F(16, 8), Position()), (F(LARGEST, 4), None)):
     sample("pteron.rotary_sdpa_with_kv_cache", lambda n, t=table, r=row: [
         X(1, n, 4, 8), X(1, n, 2, 8), X(1, n, 2, 8), t, t, r, X(1, 16, 2, 8), X(1, 16, 2, 8), Position(),
         None, 0.0, True, None, None, None, [X(1, n, 4, 8), X(1, n, 4, 8)]])  # fmt: skip
+
+# The same for several sequences: three slots, and the tables of n rows.
+
+
+def Rows(n: int) -> list[T]:
+    return [I(n), I(n), I(n), I(2, 2)]
+
+
+for width in (256, 32, 8, 6):
+    sample("pteron.segmented_sdpa_with_kv_cache", lambda n, d=width: [
+        X(1, n, 4, d), X(1, n, 2, d), X(1, n, 2, d), X(3, 16, 2, d), X(3, 16, 2, d), Rows(n), n, None, 0.0,
+        True, None, X(1, n, 4, d)])  # fmt: skip
+    sample("pteron.segmented_windowed_sdpa", lambda n, d=width: [
+        X(1, n, 4, d), X(1, n, 2, d), X(1, n, 2, d), X(3, 16, 2, d), X(3, 16, 2, d), Rows(n), n, None, 0.0,
+        True, None, 5, 30.0, X(1, n, 4, d)])  # fmt: skip
+    sample("pteron.segmented_custom_sdpa", lambda n, d=width: [
+        X(1, n, 4, d), X(3, 16, 2, d), X(3, 16, 2, d), Rows(n), None, 0.0, True, None,
+        X(1, n, 4, d)])  # fmt: skip
+sample("pteron.segmented_update_cache", lambda n: [X(1, n, 2, 4), X(3, 16, 2, 4), Rows(n), X(1)], FLOATS)
+sample("pteron.segmented_rotary_emb_hf", lambda n: [
+    X(1, n, 4, 8), X(1, n, 2, 8), F(16, 8), F(16, 8), Rows(n),
+    [X(1, n, 4, 8), X(1, n, 2, 8)]])  # fmt: skip
+for by_position in (True, False):
+    sample("pteron.segmented_rotary_sdpa", lambda n, b=by_position: [
+        X(1, n, 4, 8), X(1, n, 2, 8), X(1, n, 2, 8), *[F(16, 8) if b else F(n, 4)] * 2,
+        Rows(n) if b else None, X(3, 16, 2, 8), X(3, 16, 2, 8), Rows(n),
+        None, 0.0, True, None, None, None, [X(1, n, 4, 8), X(1, n, 4, 8)]])  # fmt: skip
 sample("et_vk.apply_rotary_emb_interleaved", lambda n: [X(1, n, 8), F(n, 8), X(1, n, 8)])
 
 # -- normalisation -------------------------------------------------------------------------------------
