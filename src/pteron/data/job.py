@@ -68,14 +68,11 @@ def run_job(
         "--on-error": job.on_error,
     }
     number = folder.begin(manifest, job.restart)
-    before = done = number * job.part_rows
     bad = 0
-    progress(done, before)
-    for table, results in _finished(job, reader, mapper, before):
+    for table, results in _finished(job, reader, mapper, number * job.part_rows, progress):
         bad += sum(isinstance(result, RowError) for result in results)
         folder.write(number, _part(job, mapper, table, results))
-        number, done = number + 1, done + len(results)
-        progress(done, before)
+        number += 1
     if number == 0:
         folder.write(0, _part(job, mapper, _no_rows(job, reader), []))
     if not job.is_folder:
@@ -90,12 +87,14 @@ def _kept(job: FileJob, reader: TableReader) -> tuple[str, ...]:
 
 
 def _finished(
-    job: FileJob, reader: TableReader, mapper: RowMapper, start: int
+    job: FileJob, reader: TableReader, mapper: RowMapper, start: int, progress: Callable[[int, int], None]
 ) -> Iterator[tuple[pa.Table, list[Any]]]:
     """The kept columns and the results of each part."""
     kept = KeptRows(_kept(job, reader))
     results: list[Any] = []
-    for result in mapper.map(kept.watch(reader.batches(start))):
+    progress(start, start)
+    for done, result in enumerate(mapper.map(kept.watch(reader.batches(start))), start + 1):
+        progress(done, start)
         if isinstance(result, RowError):
             result = RowError(result.row + start, result.reason)
             if job.on_error == "fail":

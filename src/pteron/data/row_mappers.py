@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -239,5 +239,5 @@ def _prompt(row: Mapping[str, Any], column: str) -> Any:
 
 
 def options_digest(options: MapOptions) -> str:
-    """Changes when an option does."""
-    return hashlib.sha256(repr(options).encode()).hexdigest()
+    """Changes when an option does that results depend on."""
+    return hashlib.sha256(repr(replace(options, devices=(), batch=None)).encode()).hexdigest()

@@ -127,7 +127,10 @@ class RowInputs:
                     "outputs whose first dimension is the batch"
                 )
         length = self._length(items)
-        cut = [self._follows_length(info, output, length) for info, output in zip(self._outputs, outputs)]  # noqa: B905
+        cut = [
+            self._follows_length(info, output, length)
+            for info, output in zip(self._outputs, outputs, strict=True)
+        ]
         results = []
         for number, item in enumerate(items):
             made = [
