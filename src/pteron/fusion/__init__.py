@@ -15,10 +15,12 @@ from pteron.fusion import (
     packed_convolutions,
     rotary_cache,
     sibling_linears,
+    spelled_attention,
 )
 from pteron.ir.values import Graph
 
 PASSES: Mapping[str, Callable[[Graph], Graph]] = {
+    "spelled_attention": spelled_attention.fuse,
     "linear_weights": linear_weights.fuse,
     "packed_convolutions": packed_convolutions.fuse,
     "dequantized_weights": dequantized_weights.fuse,

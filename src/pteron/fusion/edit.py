@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from pteron.ir import op as registry
@@ -29,6 +29,20 @@ def rebuild(graph: Graph, replacements: Mapping[int, Replacement]) -> Graph:
         elif node.index not in gone:
             nodes.append(replace(node, index=len(nodes)))
     return replace(graph, nodes=nodes)
+
+
+def drop_unread(before: Graph, after: Graph, unneeded: Collection[int]) -> Graph:
+    """`after` without the nodes that nothing reads any more, out of the `unneeded` nodes of `before`."""
+    written = {value.id for index in unneeded for value in before.nodes[index].writes}
+    needed = {value.id for value in after.results}
+    kept: list[Node] = []
+    for node in reversed(after.nodes):
+        ids = {value.id for value in node.writes}
+        if ids <= written and not ids & needed:
+            continue
+        needed |= {value.id for value in node.reads}
+        kept.append(node)
+    return replace(after, nodes=[replace(node, index=i) for i, node in enumerate(reversed(kept))])
 
 
 def _node(index: int, new: Replacement) -> Node:

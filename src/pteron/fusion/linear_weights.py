@@ -1,43 +1,49 @@
 """Replace a product with a constant matrix by a linear layer. Its weight is transposed once, at upload.
 
-Without a delegate, the exporter writes a linear layer as `addmm` or `mm` with a transposed weight. A linear
-kernel is faster, because the elements that it reads are neighbours in memory.
+Without a delegate, the exporter writes a linear layer as `addmm` or `mm` with a transposed weight. After
+attention it writes a `bmm` with a copy of the weight for every batch. A linear kernel is faster, because the
+elements that it reads are neighbours in memory, and all batches read the same weight.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from pteron.fusion.edit import Replacement, Uses, rebuild
-from pteron.ir.constants import permuted_constant
+from pteron.fusion.edit import Replacement, Uses, drop_unread, rebuild
+from pteron.ir.constants import permutation, permuted_constant
 from pteron.ir.values import Arg, Constant, Graph, Node, Tensor, ValueId
 
-ADDMM, MM, LINEAR = "aten.addmm.default", "aten.mm.default", "aten.linear.default"
+ADDMM, MM, BMM, LINEAR = (f"aten.{name}.default" for name in ("addmm", "mm", "bmm", "linear"))
+EXPAND, PERMUTE = "aten.expand_copy.default", "aten.permute_copy.default"
 
 
 def fuse(graph: Graph) -> Graph:
     uses = Uses(graph)
-    graph = replace(graph, values=list(graph.values))
+    edited = replace(graph, values=list(graph.values))
     weights: dict[ValueId, Tensor] = {}  # the transposed weight of each matrix; products may share a matrix
     replacements: dict[int, Replacement] = {}
+    unneeded: set[int] = set()
     for node in graph.nodes:
         found = _factors(node)
         if found is None:
             continue
         x, matrix, bias = found
-        if not isinstance(matrix, Tensor) or len(matrix.max_shape) != 2:
+        copied = _copied_constant(matrix, uses)
+        if copied is None:
             continue
-        if isinstance(matrix.constant, Constant) and uses.is_settled(matrix):
-            if matrix.id not in weights:
-                weights[matrix.id] = permuted_constant(graph, matrix, (1, 0))
-            args = (x, weights[matrix.id], bias, node.args[-1])
-            replacements[node.index] = Replacement(LINEAR, args, (node,))
-    return rebuild(graph, replacements)
+        weight = copied.constant
+        if not copied.transposed:
+            if weight.id not in weights:
+                weights[weight.id] = permuted_constant(edited, weight, (1, 0))
+            weight = weights[weight.id]
+        replacements[node.index] = Replacement(LINEAR, (x, weight, bias, node.args[-1]), (node,))
+        unneeded |= copied.between
+    return drop_unread(graph, rebuild(edited, replacements), unneeded)
 
 
 def _factors(node: Node) -> tuple[Arg, Arg, Arg] | None:
     """(x, matrix, bias) of a node that computes x @ matrix + bias."""
-    if node.name == MM:
+    if node.name in (MM, BMM):
         x, matrix, _ = node.args
         return x, matrix, None
     if node.name == ADDMM:
@@ -48,3 +54,38 @@ def _factors(node: Node) -> tuple[Arg, Arg, Arg] | None:
         if one_row and beta == alpha == 1:
             return x, matrix, bias
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedConstant:
+    """A constant matrix, whether its copy is transposed, and the indices of the nodes that copy it."""
+
+    constant: Tensor
+    transposed: bool
+    between: frozenset[int]
+
+
+def _copied_constant(matrix: Arg, uses: Uses) -> CopiedConstant | None:
+    """The constant that every matrix of a tensor is a copy of."""
+    transposed = False
+    between: set[int] = set()
+    while isinstance(matrix, Tensor) and uses.is_settled(matrix):
+        if isinstance(matrix.constant, Constant):
+            return CopiedConstant(matrix, transposed, frozenset(between)) if _rank(matrix) == 2 else None
+        node = uses.writer.get(matrix.id)
+        if node is None or node.when is not None:
+            return None
+        source = node.args[0]
+        if not isinstance(source, Tensor) or source.dtype is not matrix.dtype:
+            return None
+        if node.name == PERMUTE and permutation(source, node.args[1]) == (1, 0):
+            transposed = not transposed
+        elif not (node.name == EXPAND or node.op.alias) or source.max_shape[-2:] != matrix.max_shape[-2:]:
+            return None
+        between.add(node.index)
+        matrix = source
+    return None
+
+
+def _rank(tensor: Tensor) -> int:
+    return len(tensor.max_shape)

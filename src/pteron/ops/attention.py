@@ -29,6 +29,7 @@ from pteron.ir.rule import (
 )
 from pteron.ops.attention_routes import (
     FEW_QUERIES,
+    Layout,
     attention_operands,
     decode_dispatches,
     flash_dispatch,
@@ -36,8 +37,8 @@ from pteron.ops.attention_routes import (
     heads_first,
     sequence_first,
     split_dispatches,
-    suits_flash,
-    suits_tile,
+    suits_decode,
+    suits_tiles,
     tile_dispatch,
 )
 from pteron.ops.shapes import broadcast_strides
@@ -49,8 +50,9 @@ def attention(
     k: LiveTensor,
     v: LiveTensor,
     out: LiveTensor,
-    layout: Any,
+    layout: Layout,
     *,
+    key_layout: Layout | None = None,
     start_pos: LiveInt,
     causal: bool,
     context: int | None = None,
@@ -58,13 +60,18 @@ def attention(
     scale: float | None = None,
     window: int | None = None,
     softcap: float | None = None,
+    empty_is_zero: bool = False,
 ) -> list[Route]:
     """softmax(q k^T * scale + mask) v, over the first `context` keys. None: the first start_pos + S keys.
 
     With a window, a query sees its own key and those just before it: `window` keys at most. With a soft-cap,
-    scores become softcap * tanh(score / softcap) before the mask.
+    scores become softcap * tanh(score / softcap) before the mask. A query that sees no key gives NaN, or 0 if
+    `empty_is_zero`. The output has the layout of the queries, and values have the layout of the keys.
     """
-    plain = attention_operands(q, k, v, out, layout, start_pos, causal, context, scale, window, softcap)
+    layouts = layout, key_layout or layout
+    plain = attention_operands(
+        q, k, v, out, layouts, start_pos, causal, context, scale, window, softcap, empty_is_zero
+    )
     queries, keys = plain.queries, plain.keys
     check(
         queries.batch == keys.batch,
@@ -74,7 +81,13 @@ def attention(
     if mask is not None:
         _check_mask_covers(mask, queries.length, start_pos, context)
         strides = _mask_strides(mask, (queries.batch, queries.heads, queries.length), keys.length)
-        kind = {"HAS_MASK": True, "MASK_IS_BOOL": mask.dtype.label == "bool"}
+        one = all(size == 1 for size in mask.max_shape[-3:-1])  # for all heads and queries of a batch
+        kind = {
+            "HAS_MASK": True,
+            "MASK_IS_BOOL": mask.dtype.label == "bool",
+            "ONE_MASK": one,
+            "MASK_PER_ROW": not one,
+        }
         masked = replace(
             plain,
             bindings={**plain.bindings, "mask": mask},
@@ -82,21 +95,22 @@ def attention(
             defines={**plain.defines, **kind},
         )
     largest = layout(q.max_shape)
-    most = replace(largest, length=min(largest.length, FEW_QUERIES - 1)), layout(k.max_shape)
+    most = replace(largest, length=min(largest.length, FEW_QUERIES - 1)), layouts[1](k.max_shape)
     are_few = queries.length < FEW_QUERIES
     routes = []
-    if suits_flash(plain):
+    if suits_tiles(plain):
         routes += [
             Route("split", split_dispatches(plain, masked, most), when=are_few, home=GPU),
             Route("flash", [flash_dispatch(masked)], home=GPU),
         ]
-    if mask is None and suits_tile(plain, q, out):
+    if mask is None and suits_decode(plain, q, out):
         shares_alike = queries.heads * most[1].heads == keys.heads * most[0].heads
-        decode = decode_dispatches(plain, most)
-        routes += [
-            Route("decode", decode, when=are_few and shares_alike, needs=SUBGROUP, home=SOFTWARE),
-            Route("tile", [tile_dispatch(plain)], needs=SUBGROUP, home=SOFTWARE),
-        ]
+        fits = are_few and shares_alike
+        routes.append(
+            Route("decode", decode_dispatches(plain, most), when=fits, needs=SUBGROUP, home=SOFTWARE)
+        )
+    if suits_tiles(plain):
+        routes.append(Route("tile", [tile_dispatch(masked)], needs=SUBGROUP, home=SOFTWARE))
     return [*routes, Route("any", general_dispatches(masked, out))]
 
 

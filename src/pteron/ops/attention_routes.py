@@ -6,8 +6,9 @@ Scores are not stored: each kernel keeps a running softmax, so memory does not g
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias
 
 from pteron.ir.rule import (
     Bound,
@@ -28,6 +29,8 @@ from pteron.ops.elementwise import wide_target
 from pteron.ops.matmul import all_float32
 
 FEW_QUERIES = 8  # with fewer queries than this, the lanes of a workgroup divide the keys
+MAX_TILE_ROWS = 32  # queries of an attention_tile workgroup
+MAX_MASKED_TILE_ROWS = 16  # the same if there is a mask, which makes the code longer
 MAX_TILE_SUMS = 2048  # sums in the registers of an attention_tile workgroup; more would compile for too long
 FLASH_TILE = 32  # queries of an attention_flash workgroup
 MAX_FLASH_WIDTH = 256  # the largest head size whose attention_flash tiles fit into 16 KiB
@@ -67,6 +70,9 @@ class Heads:
         return self.batch * self.heads * -(-self.length // queries)
 
 
+Layout: TypeAlias = Callable[[Shape], Heads]
+
+
 def sequence_first(shape: Shape) -> Heads:
     """[B, S, H, D]"""
     b, s, h, d = shape
@@ -92,18 +98,22 @@ def attention_operands(
     k: LiveTensor,
     v: LiveTensor,
     out: LiveTensor,
-    layout: Any,
+    layouts: tuple[Layout, Layout],
     start_pos: LiveInt,
     causal: bool,
     context: int | None,
     scale: float | None,
     window: int | None,
     softcap: float | None,
+    empty_is_zero: bool = False,
 ) -> Operands:
-    """Check the operands of attention without a mask, and resize the output. See `attention`."""
+    """Check the operands of attention without a mask, and resize the output. See `attention`.
+
+    layouts: of the queries and of the keys.
+    """
     for name, x in (("query", q), ("key", k), ("value", v)):
         check(x.rank == 4, f"{name} must have 4 dimensions, not shape {describe(x.shape)}")
-    queries, keys = layout(q.shape), layout(k.shape)
+    queries, keys = layouts[0](q.shape), layouts[1](k.shape)
     check(
         queries.width == keys.width and k.shape == v.shape,
         f"query {describe(q.shape)}, key {describe(k.shape)} and value {describe(v.shape)} do not match",
@@ -135,18 +145,19 @@ def attention_operands(
         "FROM_POSITION": context is None,
         "WINDOW": window or 0,
         "SOFTCAP": softcap is not None,
+        "EMPTY_IS_ZERO": empty_is_zero,
     }
     bindings: dict[str, Bound] = {"q": q, "k": k, "v": v, "y": out, "start_pos": start_pos}
     return Operands(bindings, params, defines, queries, keys)
 
 
-def suits_flash(operands: Operands) -> bool:
-    """Whether there are kernels for GPUs: `split_dispatches` and `flash_dispatch`."""
+def suits_tiles(operands: Operands) -> bool:
+    """Whether `split_dispatches`, `flash_dispatch` and `tile_dispatch` have kernels for this head size."""
     return operands.queries.width % 4 == 0 and operands.queries.width <= MAX_FLASH_WIDTH
 
 
-def suits_tile(operands: Operands, q: LiveTensor, out: LiveTensor) -> bool:
-    """Whether there are kernels for software adapters: `decode_dispatches` and `tile_dispatch`."""
+def suits_decode(operands: Operands, q: LiveTensor, out: LiveTensor) -> bool:
+    """Whether `decode_dispatches` has kernels for this head size and dtype."""
     return operands.queries.width % 32 == 0 and all_float32(q, out)
 
 
@@ -228,12 +239,13 @@ def _divisor(n: int, most: int) -> int:
 def tile_dispatch(operands: Operands) -> Dispatch:
     """For many queries: a subgroup computes some queries of all heads that share keys, 32 keys at a time."""
     queries, keys = operands.queries, operands.keys
-    rows = max(8, min(32, MAX_TILE_SUMS // queries.width // 8 * 8))
+    most = MAX_MASKED_TILE_ROWS if operands.defines.get("HAS_MASK") else MAX_TILE_ROWS
+    rows = max(8, min(most, MAX_TILE_SUMS // queries.width // 8 * 8))
     blocks = queries.batch * keys.heads * -(-queries.length * (queries.heads // keys.heads) // rows)
     rolled = replace(
         operands,
         params={**operands.params, "quads": queries.width // 4},
-        defines={**operands.defines, "ROLLED": True, "ROWS": rows, "SHARE": queries.width // 32},
+        defines={**operands.defines, "ROLLED": True, "ROWS": rows, "SHARE": -(-queries.width // 32)},
     )
     return rolled.dispatch("attention_tile", fold(blocks))
 

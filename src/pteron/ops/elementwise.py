@@ -112,9 +112,7 @@ def elementwise_dispatch(found: Elementwise, operands: Sequence[LiveTensor], out
     bound = dict(zip(operand_names(len(operands)), operands, strict=True))
     params = {"quads": quads(out.numel), **_scalar_params(found.scalars, places)}
     if len(operands) > 1:
-        params |= broadcast_params(out.shape, bound)
-    if len(operands) == 2:
-        params |= same_shape_params(out, bound)
+        params |= broadcast_params(out.shape, bound) | same_shape_params(out, bound)
     return Dispatch(
         kernel, {**bound, "y": out}, params, threads(quads(out.numel)), code=_apply(found, tuple(bound))
     )

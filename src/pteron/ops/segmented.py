@@ -44,8 +44,8 @@ from pteron.ops.attention_routes import (
     general_dispatches,
     sequence_first,
     split_dispatches,
-    suits_flash,
-    suits_tile,
+    suits_decode,
+    suits_tiles,
     tile_dispatch,
 )
 from pteron.ops.rope import rotation
@@ -103,7 +103,8 @@ def segmented_attention(
     tables = RowTables(*at)
     tables.check(q, keys)
     start = LiveInt(0, 0, [])
-    plain = attention_operands(q, keys, values, out, sequence_first, start, True, 0, scale, window, softcap)
+    layouts = sequence_first, sequence_first
+    plain = attention_operands(q, keys, values, out, layouts, start, True, 0, scale, window, softcap)
     rows = replace(
         plain,
         bindings={**plain.bindings, "slots": tables.slots, "positions": tables.positions},
@@ -115,10 +116,10 @@ def segmented_attention(
     largest = replace(sequence_first(q.max_shape), length=tables.few.max_shape[0])
     most = largest, sequence_first(keys.max_shape)
     routes = []
-    if suits_flash(plain):
+    if suits_tiles(plain):
         dispatches = [*split_dispatches(few, few, most), flash_dispatch(long)]
         routes.append(Route("split and flash", dispatches, home=GPU))
-    if suits_tile(plain, q, out):
+    if suits_decode(plain, q, out):
         dispatches = [*decode_dispatches(few, most), tile_dispatch(long)]
         routes.append(Route("decode and tile", dispatches, needs=SUBGROUP, home=SOFTWARE))
     return [*routes, Route("any", general_dispatches(rows, out))]

@@ -506,6 +506,10 @@ sample("et_vk.adamw_step", lambda n: [
 
 # -- fused ---------------------------------------------------------------------------------------------
 
+for by_sequence, queries in ((False, lambda n: X(2, 4, n, 8)), (True, lambda n: X(2, n, 4, 8))):
+    sample("pteron.attention", lambda n, swap=by_sequence, q=queries: [
+        q(n), X(2, 4, n, 8), X(2, 4, n, 8), T((2, 1, n, n), DType.float32), 0.5, swap, False, True,
+        q(n)])  # fmt: skip
 sample("pteron.add_rms_norm", lambda n: [
     F(n, 36), F(n, 36), W(36), 1e-5, [F(n, 36), F(n, 36)]], [DType.float32])  # fmt: skip
 

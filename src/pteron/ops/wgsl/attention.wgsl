@@ -69,5 +69,5 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
         total = total * fade + weight;
         for (var d = 0u; d < QUADS; d++) { sum[d] = sum[d] * fade + weight * v_row(first, d); }
     }
-    for (var d = 0u; d < QUADS; d++) { store(q_first, d, sum[d] / total); }
+    for (var d = 0u; d < QUADS; d++) { store(q_first, d, divided(sum[d], total)); }
 }

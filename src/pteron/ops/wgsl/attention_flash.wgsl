@@ -133,7 +133,8 @@ fn main(
         for (var n = 0u; n < SLOTS; n++) { whole += found[n * SETS + 2u * pair + one]; }
         for (var r = 0u; r < 4u; r++) {
             let s = first_query + 2u * pair + one + SETS * r;
-            if (s <= last_query) { y_put(q_first + s * q_step + d, y_t4(sums[4u * one + r] / whole[r])); }
+            let at = q_first + s * q_step + d;
+            if (s <= last_query) { y_put(at, y_t4(divided(sums[4u * one + r], whole[r]))); }
         }
     }
 }

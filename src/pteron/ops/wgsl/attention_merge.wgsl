@@ -32,5 +32,5 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
         total = total * fade + share * ends.y;
         sum = sum * fade + share * parts[part + d];
     }
-    y_put((b * p.q_batch + s * p.q_length + h * p.q_head) / 4u + d, y_t4(sum / total));
+    y_put((b * p.q_batch + s * p.q_length + h * p.q_head) / 4u + d, y_t4(divided(sum, total)));
 }

@@ -5,18 +5,12 @@
 // load. Loops over arrays that should stay in registers are unrolled in the text, because compilers would not
 // unroll them.
 //#trusted
-// Row numbers are clamped to the last row, and keys to the last visible key. The rule has checked that it is
-// in the cache.
-@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;        // [B, S, Hq, D] in any order of dimensions
-@group(0) @binding(1) var<storage, read> k: array<k_word>;           // [B, T, Hkv, D]
-@group(0) @binding(2) var<storage, read> v: array<v_word>;           // [B, T, Hkv, D]
-@group(0) @binding(3) var<storage, read_write> y: array<vec4<f32>>;  // as q
-@group(0) @binding(4) var<uniform> start_pos: vec4<i32>;
-@group(0) @binding(5) var<uniform> p: Params;
-//#include attention_segments
+// Row numbers are clamped to the last row, keys to the last visible key, and quads to the last quad of a row.
+// The rule has checked that the last visible key is in the cache and in the mask.
+@group(0) @binding(0) var<storage, read_write> y: array<y_word>;  // as q
+//#include attention_operands
 //#include attention_tiles
-
-//#include attention_params
+//#include attention_score
 //#include add_four
 
 const EIGHTS = ROWS / 8u;
@@ -30,6 +24,10 @@ fn highest(x: vec4<f32>) -> f32 {
     top = max(top, subgroupShuffleXor(top, 2u));
     return max(top, subgroupShuffleXor(top, 4u));
 }
+
+//#if HAS_MASK
+fn mask_four(at: vec4<u32>) -> mask_t4 { return mask_t4(mask_at(at.x), mask_at(at.y), mask_at(at.z), mask_at(at.w)); }
+//#end
 
 @compute @workgroup_size(8)
 fn main(
@@ -54,13 +52,19 @@ fn main(
     var q_first: array<u32, EIGHTS>;
     var keys: array<u32, EIGHTS>;
     var query: array<array<vec4<f32>, WIDTH / 4u>, EIGHTS>;
+//#if MASK_PER_ROW
+    var mask_first: array<u32, EIGHTS>;
+//#end
     for (var e = 0u; 8u * e < present; e++) {
         let at = min(row + 8u * e + lane, rows - 1u);
         let s = tile.x + at / p.sharing;
         let h = key_head * p.sharing + at % p.sharing;
         q_first[e] = (b * p.q_batch + s * p.q_length + h * p.q_head) / 4u;
         keys[e] = visible_keys(s);
-        for (var d = 0u; d < p.quads; d++) { query[e][d] = q[q_first[e] + d] * p.scale; }
+        for (var d = 0u; d < p.quads; d++) { query[e][d] = q_quad(q_first[e] + d) * p.scale; }
+//#if MASK_PER_ROW
+        mask_first[e] = b * p.mask_batch + h * p.mask_head + s * p.mask_length;
+//#end
     }
     let last = visible_keys(tile.x + (row + present - 1u) / p.sharing);
     let k_first = (caches_of(b, tile.x) * p.k_batch + key_head * p.k_head) / 4u;
@@ -81,19 +85,35 @@ fn main(
 //#end r
             at += 1u;
         }
+//#if HAS_MASK
+        let columns = min(key, vec4<u32>(last - 1u)) * p.mask_key;
+//#end
+//#if ONE_MASK
+        let one_mask = mask_four(b * p.mask_batch + columns);
+//#end
 //#each r ROWS
+        var score = capped4(x[r]);
+//#if ONE_MASK
+        score = masked(score, one_mask);
+//#end
+//#if MASK_PER_ROW
+        score = masked(score, mask_four(subgroupBroadcast(mask_first[r / 8u], r % 8u) + columns));
+//#end
         let seen = are_seen(key, subgroupBroadcast(keys[r / 8u], r % 8u));
-        let score = select(vec4<f32>(LOWEST), capped4(x[r]), seen);
+        score = select(vec4<f32>(LOWEST), score, seen);
         let new_top = max(top[r], highest(score));
         let fade = exp(top[r] - new_top);
         x[r] = exp(score - new_top);
+//#if HAS_MASK
+        x[r] = select(x[r], vec4<f32>(0.0), score == vec4<f32>(LOWEST));
+//#end
         top[r] = new_top;
         total[r] = total[r] * fade + dot(x[r], vec4<f32>(1.0));
         for (var c = 0u; c < SHARE; c++) { sum[c][r] *= fade; }
 //#end r
 //#each c SHARE
         for (var giver = 0u; 4u * giver < min(KEYS, last - t); giver++) {
-            let at = k_first + min(t + 4u * giver + FOUR, vec4<u32>(last - 1u)) * k_step + 8u * c + lane;
+            let at = k_first + min(t + 4u * giver + FOUR, vec4<u32>(last - 1u)) * k_step + min(8u * c + lane, p.quads - 1u);
             let four_keys = mat4x4<f32>(v_quad(at.x), v_quad(at.y), v_quad(at.z), v_quad(at.w));
 //#each r ROWS
             sum[c][r] = add_four(subgroupShuffle(x[r], giver), four_keys, sum[c][r]);
@@ -103,7 +123,7 @@ fn main(
     }
     for (var r = 0u; r < present; r++) {
         let whole = subgroupAdd(total[r]);
-        let y_first = subgroupShuffle(q_first[r / 8u], r % 8u) + lane;
-        for (var c = 0u; 8u * c < p.quads; c++) { y[y_first + 8u * c] = sum[c][r] / whole; }
+        let y_first = subgroupShuffle(q_first[r / 8u], r % 8u);
+        for (var d = lane; d < p.quads; d += 8u) { y_put(y_first + d, y_t4(divided(sum[d / 8u][r], whole))); }
     }
 }

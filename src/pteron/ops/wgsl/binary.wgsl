@@ -16,18 +16,18 @@ struct Params {
     b_strides: array<vec4<u32>, 2>,
 }
 
-//#include broadcast
+//#include broadcast_four
 
 fn a_fetch(i: u32) -> a_t4 {
     if (p.a_same == 1u) { return a_quad(i); }
-    return a_t4(a_at(operand_index(4u * i, p.a_strides)), a_at(operand_index(4u * i + 1u, p.a_strides)),
-                a_at(operand_index(4u * i + 2u, p.a_strides)), a_at(operand_index(4u * i + 3u, p.a_strides)));
+    let at = operand_indices(i, p.a_strides);
+    return a_t4(a_at(at.x), a_at(at.y), a_at(at.z), a_at(at.w));
 }
 
 fn b_fetch(i: u32) -> b_t4 {
     if (p.b_same == 1u) { return b_quad(i); }
-    return b_t4(b_at(operand_index(4u * i, p.b_strides)), b_at(operand_index(4u * i + 1u, p.b_strides)),
-                b_at(operand_index(4u * i + 2u, p.b_strides)), b_at(operand_index(4u * i + 3u, p.b_strides)));
+    let at = operand_indices(i, p.b_strides);
+    return b_t4(b_at(at.x), b_at(at.y), b_at(at.z), b_at(at.w));
 }
 
 @compute @workgroup_size(WG)

@@ -8,6 +8,9 @@
 struct Params {
     quads: u32,
     rank: u32,
+    a_same: u32,  // 1: a has the shape of the output, so it is read in quads
+    b_same: u32,
+    c_same: u32,
     s0: f32,
     k0: i32,
     sizes: array<vec4<u32>, 2>,
@@ -16,19 +19,29 @@ struct Params {
     c_strides: array<vec4<u32>, 2>,
 }
 
-//#include broadcast
+//#include broadcast_four
+
+fn a_fetch(i: u32) -> a_t4 {
+    if (p.a_same == 1u) { return a_quad(i); }
+    let at = operand_indices(i, p.a_strides);
+    return a_t4(a_at(at.x), a_at(at.y), a_at(at.z), a_at(at.w));
+}
+
+fn b_fetch(i: u32) -> b_t4 {
+    if (p.b_same == 1u) { return b_quad(i); }
+    let at = operand_indices(i, p.b_strides);
+    return b_t4(b_at(at.x), b_at(at.y), b_at(at.z), b_at(at.w));
+}
+
+fn c_fetch(i: u32) -> c_t4 {
+    if (p.c_same == 1u) { return c_quad(i); }
+    let at = operand_indices(i, p.c_strides);
+    return c_t4(c_at(at.x), c_at(at.y), c_at(at.z), c_at(at.w));
+}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let i = flat_index(id, groups);
     if (i >= p.quads) { return; }
-    var first: a_t4;
-    var second: b_t4;
-    var third: c_t4;
-    for (var n = 0u; n < 4u; n++) {
-        first[n] = a_at(operand_index(4u * i + n, p.a_strides));
-        second[n] = b_at(operand_index(4u * i + n, p.b_strides));
-        third[n] = c_at(operand_index(4u * i + n, p.c_strides));
-    }
-    y_put(i, apply(first, second, third));
+    y_put(i, apply(a_fetch(i), b_fetch(i), c_fetch(i)));
 }

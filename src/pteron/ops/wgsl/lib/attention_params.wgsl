@@ -61,3 +61,10 @@ fn capped4(scores: vec4<f32>) -> vec4<f32> {
     return result;
 }
 fn capped(score: f32) -> f32 { return capped4(vec4<f32>(score)).x; }
+
+// A quad of the result, from a weighted sum of values and the sum of the weights. A row without visible keys is
+// NaN, or 0 if EMPTY_IS_ZERO.
+fn divided(sum: vec4<f32>, total: f32) -> vec4<f32> {
+    if (EMPTY_IS_ZERO && total == 0.0) { return vec4<f32>(0.0); }
+    return sum / total;
+}
