@@ -9,28 +9,30 @@ from tests.zoo.model import Model
 
 # A dozen small ones of every kind, for `make test`, in modes that ExecuTorch can export them in.
 SMALL = {
-    "timm/test_convnext": "vulkan static",
-    "timm/test_efficientnet_ln": "portable dynamic",
-    "timm/test_nfnet": "portable static",
+    "timm/test_convnext": "portable static",
     "timm/test_resnet": "portable dynamic",
     "timm/test_vit": "portable static",
     "transformers/BertModel": "portable dynamic",
-    "transformers/FalconForCausalLM alibi": "portable dynamic",
+    "transformers/FalconForCausalLM alibi": "portable static",
     "transformers/GPTNeoXForCausalLM": "vulkan static",
-    "transformers/LlamaForCausalLM bfloat16": "portable dynamic",
-    "transformers/Phi3ForCausalLM": "vulkan dynamic",
+    "transformers/LlamaForCausalLM bfloat16": "portable static",
+    "transformers/Phi3ForCausalLM": "portable static",
     "transformers/T5Model": "portable static",
-    "diffusers/AutoencoderTiny": "vulkan dynamic",
+    "transformers/ViTModel": "portable dynamic",
+    "transformers/WhisperEncoder": "portable static",
+    "diffusers/AutoencoderTiny": "portable dynamic",
 }
 
-# The same models in modes that take the exporter longer, for `make test-all`.
+# Models and modes that take the exporter longer, for `make test-all`.
 LONGER = {
+    "timm/test_convnext": "vulkan static",
     "timm/test_efficientnet_ln": "vulkan dynamic",
     "timm/test_nfnet": "pteron dynamic",
     "timm/test_vit": "pteron dynamic",
     "transformers/FalconForCausalLM alibi": "vulkan dynamic",
-    "transformers/GPTNeoXForCausalLM": "vulkan dynamic",
     "transformers/GPT2LMHeadModel 2 rows": "pteron dynamic",
+    "transformers/GPTNeoXForCausalLM": "vulkan dynamic",
+    "transformers/LlamaForCausalLM static cache": "pteron dynamic",
     "transformers/Phi3ForCausalLM": "pteron dynamic",
 }
 
