@@ -13,11 +13,11 @@ SMALL = {
     "timm/test_resnet": "portable dynamic",
     "timm/test_vit": "portable static",
     "transformers/BertModel": "portable dynamic",
+    "transformers/DistilBertModel": "portable dynamic",
     "transformers/FalconForCausalLM alibi": "portable static",
     "transformers/GPTNeoXForCausalLM": "vulkan static",
     "transformers/LlamaForCausalLM bfloat16": "portable static",
     "transformers/Phi3ForCausalLM": "portable static",
-    "transformers/T5Model": "portable static",
     "transformers/ViTModel": "portable dynamic",
     "transformers/WhisperEncoder": "portable static",
     "diffusers/AutoencoderTiny": "portable dynamic",
@@ -34,6 +34,7 @@ LONGER = {
     "transformers/GPTNeoXForCausalLM": "vulkan dynamic",
     "transformers/LlamaForCausalLM static cache": "pteron dynamic",
     "transformers/Phi3ForCausalLM": "pteron dynamic",
+    "transformers/T5Model": "portable static",
 }
 
 
