@@ -106,7 +106,7 @@ def _line(name: str, results: list[Result]) -> str:
 
 def _outcome(result: Result) -> str:
     if result.outcome == EQUAL:
-        return f"{result.worst:.0e}, {result.ratio:.1f}"
+        return f"{result.worst:.0e}" + ("" if result.ratio is None else f", {result.ratio:.1f}")
     if result.failed:
         return f"**{result.outcome}**: {_cell(result.reason)}"
     return result.outcome
