@@ -94,9 +94,9 @@ def test_heads_that_are_not_whole_quads(device: Device) -> None:
     check_program(device, attentions, arguments(6), DIMS, (9, 4, 9), rtol=1e-4, atol=1e-5)
 
 
-def test_half_precision(routed: Device) -> None:
+def test_half_precision(device: Device) -> None:
     make = arguments(8, torch.float16)
-    check_program(routed, attentions, make, DIMS, (9, 4, 9), rtol=5e-3, atol=5e-3, partitioner=False)
+    check_program(device, attentions, make, DIMS, (9, 4, 9), rtol=5e-3, atol=5e-3, partitioner=False)
 
 
 def test_an_empty_row_without_a_rule_for_it_is_nan(device: Device) -> None:
