@@ -65,6 +65,7 @@ def test_texts_do_not_depend_on_live_shapes(name: str) -> None:
         choice = EveryRoute()
         node = OneNodeGraph(name, sample, dtype, features, choice)
         known = {route.name: texts_of(route.dispatches) for route in node.routes}
+        assert len(known) == len(node.routes), "two routes have one name"
         for n in LIVE:
             for choice.wanted in known:
                 node.live.forget()

@@ -35,9 +35,9 @@ def test_with_room_for_all_every_answer_gets_its_row(wanted: list[int], limits: 
     limits = StepLimits(max(limits.segments, room), max(limits.rows, room), limits.prompt_rows)
     given_rows = rows_of_step(wanted, limits)
     assert all(count == 1 for count, want in zip(given_rows, wanted, strict=True) if want == 1)
-    # A prompt waits only if the prompts before it have used what a step has for prompts.
+    # A prompt waits only if the conversations before it have used the rows of the step, or those for prompts.
     of_prompts = [(count, want) for count, want in zip(given_rows, wanted, strict=True) if want > 1]
-    if sum(want for _, want in of_prompts) <= limits.prompt_rows:
+    if sum(want for _, want in of_prompts) <= limits.prompt_rows and sum(wanted) <= limits.rows:
         assert all(count >= 1 for count, _ in of_prompts)
 
 

@@ -15,7 +15,7 @@ _ENABLE = re.compile(r"^enable ([^;]+);", re.MULTILINE)
 _COMMENT = re.compile(r"//.*")
 _ARRAY = re.compile(r"array<(.+), ([^,]+)>")
 _VECTOR = re.compile(r"vec([234])<(.+)>")
-_SCALARS = {"f32": 4, "i32": 4, "u32": 4, "f16": 2}
+_SCALARS = {"f32": 4, "i32": 4, "u32": 4, "f16": 2, "atomic<u32>": 4}
 
 
 @dataclass(frozen=True)

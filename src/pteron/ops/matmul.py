@@ -7,7 +7,7 @@ linear layer has one matrix, a transposed b, and its bias as c.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pteron.ir.rule import (
@@ -205,11 +205,12 @@ class Product:
 
     def _ragged_offers(self) -> list[Offer]:
         """The same for rows of any length. They load single elements, which is slower."""
-        return [
+        offers = [
             self._subgroup_offer(SUBGROUP_GEMV, 1, ragged=True),
             self._subgroup_offer(SUBGROUP_GEMM, 16, ragged=True),
             self._offer(GEMM, "matmul", self._extent.invocations(4, 4), RAGGED=True),
         ]
+        return [replace(offer, variant="ragged") for offer in offers]
 
     def _subgroup_offer(
         self, kind: KernelKind, height: int, when: bool | None = None, ragged: bool = False

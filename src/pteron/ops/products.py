@@ -124,13 +124,15 @@ class Offer:
     when: bool | None = None  # whether it can compute the live shape; None: it can compute every one
     needs: tuple[str, ...] = ()
     before: Dispatch | None = None  # prepares an operand
+    variant: str = ""  # distinguishes two offers of one kind: routes of a node have different names
 
     def route(self, extent: Extent) -> Route:
         kind, when = self.kind, self.when
         if kind.fits is not None:
             when = when is not False and kind.fits(extent)
         dispatches = [self.dispatch] if self.before is None else [self.before, self.dispatch]
-        return Route(kind.name, dispatches, when, (*kind.needs, *self.needs), kind.home)
+        name = f"{self.variant} {kind.name}".lstrip()
+        return Route(name, dispatches, when, (*kind.needs, *self.needs), kind.home)
 
 
 def product_routes(extent: Extent, offers: Iterable[Offer]) -> list[Route]:

@@ -28,7 +28,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     let row = line % p.rows * p.row_stride - p.row_padding;  // above the image this is a large number
     let first = 4u * (i % p.across) * p.column_stride + tap * p.column_dilation - p.column_padding;
     let column = vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u) * p.column_stride;
-    let inside = column < vec4<u32>(p.width) & vec4<bool>(row < p.height);
+    let inside = (column < vec4<u32>(p.width)) & vec4<bool>(row < p.height);
     let start = (line / p.rows * p.height + row) * p.width;
     let at = select(vec4<u32>(0u), start + column, inside);
     let v = vec4<f32>(f32(x_at(at.x)), f32(x_at(at.y)), f32(x_at(at.z)), f32(x_at(at.w)));
