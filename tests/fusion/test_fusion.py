@@ -494,6 +494,6 @@ def test_a_matrix_that_a_program_changes_is_not_a_weight() -> None:
 def test_an_unknown_pass_is_named() -> None:
     with pytest.raises(
         ValueError,
-        match="there is no fusion pass 'chain'; the passes are linear_weights, dequantized_weights",
+        match="there is no fusion pass 'chain'; the passes are spelled_attention, linear_weights",
     ):
         fuse(Sketch().finish(), ["chain"])

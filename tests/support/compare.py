@@ -47,6 +47,8 @@ def disagreement(
             max(rtol if atol is None else atol, BRAIN_ATOL),
             want.float(),
         )
+    if str(getattr(got, "dtype", "")) == "torch.bfloat16":
+        got = got.float()
     got, want = np.asarray(got), np.asarray(want)
     if (got.shape, got.dtype) != (want.shape, want.dtype):
         return f"expected {want.dtype}{list(want.shape)}, got {got.dtype}{list(got.shape)}"

@@ -32,13 +32,16 @@ def rebuild(graph: Graph, replacements: Mapping[int, Replacement]) -> Graph:
 
 
 def drop_unread(before: Graph, after: Graph, unneeded: Collection[int]) -> Graph:
-    """`after` without the nodes that nothing reads any more, out of the `unneeded` nodes of `before`."""
+    """`after` without the nodes that nothing reads any more, out of the `unneeded` nodes of `before`.
+
+    A node that changes a tensor in place stays: what it writes is read in a later call.
+    """
     written = {value.id for index in unneeded for value in before.nodes[index].writes}
     needed = {value.id for value in after.results}
     kept: list[Node] = []
     for node in reversed(after.nodes):
         ids = {value.id for value in node.writes}
-        if ids <= written and not ids & needed:
+        if not node.mutates and ids <= written and not ids & needed:
             continue
         needed |= {value.id for value in node.reads}
         kept.append(node)
