@@ -103,7 +103,7 @@ def test_queries_beyond_one_set(device, timestamps, monkeypatch):
     group = device.bind_group(pipeline, [(buffer, 0, 16)], "count")
     with timing.stopwatch(device) as watch:
         for count in (40, 3, 100):
-            device.clear([buffer])
+            device.clear([(buffer, 0, 16)])
             device.submit((), [device.command(pipeline, group, (1, 1, 1))] * count, ())
             spans = watch.read()
             with monkeypatch.context() as plain:
