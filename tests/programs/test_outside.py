@@ -197,7 +197,7 @@ def test_constants_in_another_order_of_dimensions(device: Device) -> None:
     )
     graph = run(device, module, program, [(torch.randn(1, 3, 6, 5),) for _ in range(2)])
     orders = {t.constant.dim_order for t in graph.tensors() if t.constant and len(t.max_shape) == 4}
-    assert orders == {(0, 2, 3, 1)}
+    assert (0, 2, 3, 1) in orders  # as in the file; a pass adds a copy in the order that its kernel reads
 
 
 class Products(nn.Module):
