@@ -138,6 +138,16 @@ def test_any_mixture_equals_each_alone(pair: Conversations, calls: list[Mixture]
     assert (device.allocations, device.compilations) == made
 
 
+# A software device is what the other tests of this file run on. Kernels that take all features compile for half a minute.
+@pytest.mark.parametrize(
+    "routed",
+    [
+        "portable",
+        "GPU",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("software", "GPU with all")),
+    ],
+    indirect=True,
+)
 def test_every_kind_of_device_gives_the_same(routed: Device, tmp_path: Path) -> None:
     """Windows and soft-caps in heads that all kernels take, for short and for long segments."""
     random = np.random.default_rng(1)
