@@ -138,7 +138,7 @@ def test_any_mixture_equals_each_alone(pair: Conversations, calls: list[Mixture]
     assert (device.allocations, device.compilations) == made
 
 
-# The other tests of this file run on a software device. Kernels that use all features compile for half a minute.
+# The other tests of this file run on a software device. Some kernels compile for half a minute.
 @pytest.mark.parametrize(
     "routed",
     [
