@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import pteron
+from pteron.verifying.walk import poison
 from tests.support import DATA
 from tests.support.faults import InterruptAt, each_line, lock_is_free
-from tests.support.memory import poison
 
 LONG, SHORT = 128, 5
 

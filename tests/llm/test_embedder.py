@@ -20,10 +20,11 @@ import pteron.llm
 from pteron.cli.commands import app
 from pteron.devices import Device
 from pteron.errors import FormatError, InputError, PteronError, UnsupportedError
+from pteron.verifying.walk import poison
 from tests.llm import tiny_encoders, tiny_models
 from tests.llm.tiny_decoders import change
 from tests.llm.tiny_encoders import LENGTH, TEXTS, VOCABULARY, expected, model, write_folder
-from tests.support.memory import Made, poison
+from tests.support.memory import Made
 
 
 def check(path: Path, wanted: Any, device: Device, texts: list[str] = TEXTS) -> None:

@@ -20,9 +20,9 @@ from pteron.gpu.state import State, everything
 from pteron.llm.decoder import Decoder, Segment
 from pteron.segmented_method import SegmentedMethod
 from pteron.segments.graph import Batching
+from pteron.verifying.walk import POISON, poison
 from tests.llm import gguf_families
 from tests.llm.tiny_models import LLAMA, write_gguf
-from tests.support.memory import POISON, poison
 
 DATA = Path(__file__).parents[1] / "data"
 MOST = 4

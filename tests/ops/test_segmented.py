@@ -18,7 +18,7 @@ from pteron.plan.sweep import plan
 from pteron.segmented_method import SegmentedMethod
 from pteron.segments.graph import Batching
 from pteron.segments.rewrite import with_segments
-from tests.support.memory import poison
+from pteron.verifying.walk import poison
 from tests.support.sketch import Sketch
 
 S, HEADS, SIZE, CAPACITY = 12, 2, 8, 20

@@ -141,7 +141,7 @@ def test_the_command_line_uses_the_names(path: Path, tmp_path: Path) -> None:
     [
         (b"{", "is not JSON"),
         (b"[]" + b" " * 40, "is not a JSON object of objects"),
-        (b'{"forward": {"inputs": ["x", 3]}}', "are not a list of names"),
+        (b'{"forward": {"inputs": ["x", 3]}}', "inputs in pteron.names.json must be a list of names"),
         (b'{"forward": {"inputs": ["x", "x"]}}', "has 1 different inputs, expected 2"),
     ],
 )

@@ -18,12 +18,12 @@ from pteron.ir.values import Tensor
 from pteron.method import Method
 from pteron.pte import vulkan
 from pteron.pte.file import ProgramFile
+from pteron.verifying.walk import poison
 from tests.conftest import Once
 from tests.dynamic_shape.recording import Recording, record
 from tests.dynamic_shape.table import CASES, Case
 from tests.support.calls import check_calls
 from tests.support.compare import assert_outputs
-from tests.support.memory import poison
 
 Open = Callable[[str], Recording]
 

@@ -9,6 +9,7 @@ import httpx
 import openai
 import pydantic
 import pytest
+from langchain_openai import ChatOpenAI
 
 from pteron.llm import LanguageModel
 from tests.llm.tool_models import HERMES, QUESTION, TOOLS, answering, arguments_of
@@ -110,8 +111,7 @@ class Forecast(pydantic.BaseModel):
 
 
 def chat_model(url: str, **options: Any) -> Any:
-    openai_chat = pytest.importorskip("langchain_openai").ChatOpenAI
-    return openai_chat(base_url=f"{url}/v1", api_key="none", model="tiny", max_retries=0, **options)
+    return ChatOpenAI(base_url=f"{url}/v1", api_key="none", model="tiny", max_retries=0, **options)
 
 
 def test_langchain_calls_tools(url: str) -> None:

@@ -11,8 +11,9 @@ import pteron
 from pteron.devices import Device
 from pteron.ir.values import Graph
 from pteron.method import Method
+from pteron.verifying.walk import poison
 from tests.support.compare import disagreements
-from tests.support.memory import Made, poison
+from tests.support.memory import Made
 
 
 @dataclass(frozen=True)

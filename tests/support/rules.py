@@ -21,8 +21,9 @@ from pteron.ir.dtypes import DType
 from pteron.ir.values import Port, Value
 from pteron.method import Method
 from pteron.plan.sweep import plan
+from pteron.verifying.single_node import ByName
+from pteron.verifying.walk import poison
 from tests.support.calls import Call, check_calls
-from tests.support.memory import poison
 from tests.support.sketch import Sketch, found, replaced
 
 STORED = {
@@ -54,19 +55,6 @@ class Fixed:
     tensor: torch.Tensor
 
 
-@dataclass(frozen=True)
-class Forced:
-    """Makes a node use one route at all shapes that it fits."""
-
-    route: str
-
-    def keeps(self, key: str, route: str) -> bool:
-        return True
-
-    def prefers(self, key: str, size: int, fitting: Sequence[str]) -> str:
-        return self.route if self.route in fitting else fitting[0]
-
-
 class OneNode:
     """A graph with one operator, for the given arguments.
 
@@ -92,7 +80,7 @@ class OneNode:
             for number, (target, x) in enumerate(zip(targets, outs, strict=True))
         ]
         graph.outputs += [port for port in graph.inputs if port.value in node.mutates]
-        choice = None if route is None else Forced(route)
+        choice = None if route is None else ByName(route)
         live = plan(graph, device.route_features, choice)
         self.method = Method(live, device, Placement(device, convert_constant))
 

@@ -13,7 +13,7 @@ import torch
 
 import pteron
 from pteron.devices import Device
-from tests.support.memory import poison
+from pteron.verifying.walk import poison
 from tests.zoo.exporter import Exporter, Mode
 from tests.zoo.model import Model
 from tests.zoo.results import EQUAL, NOT_EXPORTED, NOT_LOADED, WRONG, Result

@@ -55,7 +55,7 @@ def bench(
 ) -> None:
     """Measure a language model: tokens per second for prompts (pp) and for generated tokens (tg).
 
-    With --parallel: the tokens of several conversations at once, per second and per second of CPU time.
+    With --parallel: tokens per second and per CPU-second, with several conversations at the same time.
     """
     model = language.ready(language.located(model, from_hub))
     source = language.ModelSource(model, None, data, device, kv_dtype=kv_dtype)

@@ -84,7 +84,8 @@ def map_file(
         str | None, typer.Option("--text-column", help="A column with texts, which are tokenized.")
     ] = None,
     image: Annotated[
-        str | None, typer.Option("--image-column", help="A column with images, as paths or bytes of files.")
+        str | None,
+        typer.Option("--image-column", help="A column with images: paths, or the bytes of image files."),
     ] = None,
     mean: Annotated[
         str, typer.Option("--mean", metavar="R,G,B", help="Is subtracted from pixels, which are in 0..1.")
@@ -94,7 +95,7 @@ def map_file(
         str | None, typer.Option("--prompt-column", help="A column with prompts for a language model.")
     ] = None,
     max_new_tokens: Annotated[
-        int, typer.Option("-n", "--predict", min=1, help="The largest number of tokens of an answer.")
+        int, typer.Option("-n", "--predict", min=1, help="Generate at most this many tokens per answer.")
     ] = 256,
     temperature: Annotated[
         float, typer.Option("--temp", min=0, help="Of answers. 0: always the likeliest token.")

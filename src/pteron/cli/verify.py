@@ -27,14 +27,14 @@ def verify(
     seed: common.Seed = 0,
     method: common.MethodName = "forward",
     against: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--against",
             metavar="torch|portable|ADAPTER",
             help="What computes each node again. Default: torch if it is installed, else portable: the "
             "kernels that every device can run. Or another adapter, by a part of its name.",
         ),
-    ] = "auto",
+    ] = None,
     reference: Annotated[
         Path | None,
         typer.Option("--reference", help="Compare the whole program with an exported program (.pt2)."),
@@ -69,7 +69,7 @@ def verify(
             reference,
             given,
             method=method,
-            against=_judge() if against == "auto" else against,
+            against=against,
             all_routes=all_routes,
             save=save,
             seed=seed,
@@ -80,12 +80,6 @@ def verify(
     else:
         show(model.name, found, top)
     raise typer.Exit(0 if found.ok else 1)
-
-
-def _judge() -> str:
-    from importlib.util import find_spec
-
-    return "torch" if find_spec("torch") else "portable"
 
 
 def show(name: str, found: VerifyReport, top: int) -> None:

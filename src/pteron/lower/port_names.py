@@ -52,7 +52,7 @@ def _checked(stored: dict[str, Any], kind: str, count: int) -> list[str]:
     if not isinstance(names, list) or not all(
         isinstance(name, str) and name.isidentifier() for name in names
     ):
-        raise FormatError(f"program: the {kind} in {ENTRY} are not a list of names")
+        raise FormatError(f'program: {kind} in {ENTRY} must be a list of names, such as ["x"]')
     if len(names) != count or len(set(names)) != count:
         raise FormatError(f"program: {ENTRY} has {len(set(names))} different {kind}, expected {count}")
     return names

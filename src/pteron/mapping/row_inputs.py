@@ -124,7 +124,7 @@ class RowInputs:
             if isinstance(output, np.ndarray) and (not output.ndim or len(output) != called):
                 raise InputError(
                     f"{info.name} has shape {list(output.shape)} for a batch of {called} rows: map needs "
-                    "outputs whose first dimension is the batch"
+                    "an output with one entry per row in its first dimension"
                 )
         length = self._length(items)
         cut = [

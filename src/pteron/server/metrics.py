@@ -53,7 +53,7 @@ class Metrics:
 
 
 class Meter:
-    """What the scheduler of one model tells."""
+    """The metrics of one model, reported by its scheduler."""
 
     def __init__(self, metrics: Metrics, model: str) -> None:
         self._metrics = metrics

@@ -114,7 +114,7 @@ class Job:
 
 
 class Scheduler:
-    """At most `sessions` requests are worked on at a time, and at most `queue` more wait.
+    """Runs at most `sessions` requests at the same time. At most `queue` more requests wait.
 
     A request joins or leaves between two steps of the driver.
     """

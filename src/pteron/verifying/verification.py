@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def verify(
     inputs: Sequence[Any] | None = None,
     *,
     method: str = "forward",
-    against: str = "torch",
+    against: str | None = None,
     all_routes: bool = False,
     save: str | Path | None = None,
     device: Any = None,
@@ -46,7 +47,7 @@ def verify(
         compared with its outputs. None: each node is compared, with its real inputs.
     inputs: the inputs of one call. Default: random inputs at several live shapes.
     against: what computes a node again. "torch"; "portable" (the kernels that every device can run, on this
-        device); "software" or the name of another adapter.
+        device); or the name of another adapter. Default: torch if it is installed, else portable.
     all_routes: verify all kernels that fit, not only those that a call uses.
     save: a folder for the node and the inputs of each failure, to attach to a bug report.
     progress: is told between nodes how many calls are done, and how many there are.
@@ -195,7 +196,9 @@ def _opened(program: Any, device: Any) -> Iterator[Program]:
 
 
 @contextmanager
-def _reference(against: str, program: Program) -> Iterator[Reference]:
+def _reference(against: str | None, program: Program) -> Iterator[Reference]:
+    if against is None:
+        against = "torch" if find_spec("torch") else "portable"
     if against == "portable":
         yield portable(program.device)
     elif against == "torch":

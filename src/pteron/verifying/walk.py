@@ -41,12 +41,17 @@ def results(node: Node) -> tuple[Tensor, ...]:
     return (*(value for value in node.writes if isinstance(value, Tensor)), *node.mutates)
 
 
+def poison(method: Method) -> None:
+    """Fill all activations, so that a read of memory that a call did not write gives a wrong result."""
+    for buffer in method._executor.activations:
+        method.device.write(buffer, 0, POISON * buffer.size)
+
+
 def walk(method: Method, inputs: Sequence[Any]) -> Iterator[NodeRun]:
     """The nodes that use the GPU, in program order. All memory is poisoned before the call."""
     executor, device = method._executor, method.device
     with device.lock:
-        for buffer in executor.activations:
-            device.write(buffer, 0, POISON * buffer.size)
+        poison(method)
         copies, state = method._prepare(method._read_inputs(method._in_order(inputs, {})), None)
         if copies:
             device.submit(copies, (), ())
