@@ -73,6 +73,11 @@ install_tint() {
     if [ "$what" = dev ]; then bash scripts/tint.sh || say "without npm, kernels are not compiled with Tint"; fi
 }
 
+# Third-party scripts of the pages. Without them, a page says what is missing.
+fetch_assets() {
+    if [ "$what" = dev ]; then $venv/bin/python scripts/assets.py || say "without npm, some pages cannot be built"; fi
+}
+
 # The tests of the chat page need a browser. Without one, they are skipped with a reason.
 install_browser() {
     if [ "$what" != dev ] || command -v chromium >/dev/null 2>&1; then return; fi
@@ -85,4 +90,5 @@ make_venv
 install_packages
 ensure_adapter
 install_tint
+fetch_assets
 install_browser
