@@ -1,8 +1,9 @@
-"""Copies the third-party scripts of the pages, with their licences, from npm packages into the Python package.
+"""Copies third-party scripts of the pages, with their licences, from npm packages into the Python package.
 
     python scripts/assets.py
 
-`javascript/package.json` states the packages and their exact versions, ASSETS the files. Idempotent. Needs npm.
+`javascript/package.json` states the packages and their exact versions, ASSETS the files.
+Idempotent. Needs npm.
 """
 
 from __future__ import annotations

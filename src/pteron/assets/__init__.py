@@ -1,7 +1,7 @@
 """Third-party scripts of the pages, such as a tokenizer in JavaScript.
 
-They are not in the repository. `scripts/assets.py` copies them from npm packages into the folder `vendor`; it runs
-when a wheel is built and in `make setup`. So a user of the wheel needs no npm.
+They are not in the repository. `scripts/assets.py` copies them from npm packages into the folder `vendor`.
+It runs when a wheel is built and in `make setup`. So a user of the wheel needs no npm.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def find(name: str) -> Path:
     path = VENDOR / name
     if not path.is_file():
         raise MissingAsset(
-            f"the script '{name}' is missing. A checkout gets it from npm: run `python scripts/assets.py`, which needs "
-            f"Node.js. A wheel contains it."
+            f"the script '{name}' is missing. A checkout gets it from npm: run `python scripts/assets.py`, "
+            f"which needs Node.js. A wheel contains it."
         )
     return path
 
