@@ -13,7 +13,10 @@ import pytest
 from pteron.devices import Device, open_device
 from pteron.errors import DeviceError
 from pteron.ir.dispatch import GPU, SOFTWARE
+from tests.support.browser import browser
 from tests.support.export import export
+
+__all__ = ["browser"]
 
 # What kinds of device routes are chosen by, and which of the features here such a one has.
 KINDS: dict[str, Callable[[frozenset[str]], frozenset[str]]] = {

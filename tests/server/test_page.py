@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import httpx
@@ -19,27 +17,11 @@ from pteron.llm.batch import Batch
 from pteron.server import ModelFile
 from tests.llm.tool_models import PLAIN, scripted
 from tests.server.running import idle, running, wait_until
+from tests.support.browser import opened
 
 pytestmark = pytest.mark.browser
 
 ANSWER = "It is **warm**.\n\n- sun\n- no rain\n\n```python\nprint(1 < 2)\n```\n"
-FLAGS = ["--headless", "--no-sandbox", "--disable-dev-shm-usage"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        reason = "the tests of the page need Chromium, and no program `chromium` was found"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 def saying(text: str) -> LanguageModel:
@@ -55,21 +37,6 @@ def saying(text: str) -> LanguageModel:
 def url() -> Iterator[str]:
     with running(saying(ANSWER), name="tiny") as url:
         yield url
-
-
-@contextmanager
-def opened(browser: Any, url: str, **options: Any) -> Iterator[Any]:
-    """The page in a context of its own. An error on its console fails the test."""
-    context = browser.new_context(**{"reduced_motion": "reduce", **options})
-    context.set_default_timeout(120_000)
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda message: message.type == "error" and errors.append(message.text))
-    page.goto(url)
-    yield page
-    context.close()
-    assert [error for error in errors if "the server responded with a status of" not in error] == []
 
 
 def ask(page: Any, text: str) -> None:
