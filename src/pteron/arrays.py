@@ -29,7 +29,14 @@ from pteron.ir.values import Constant, Element, Joined, Shape, Tensor, numel
 
 
 class GpuArray:
-    """An output that stays on the GPU. Pass it to a call, or read it with `.numpy()`."""
+    """An output that stays on the GPU (`keep_on_gpu=True`). Pass it to a call, or read it with `numpy()`.
+
+    It also has `__array__` and `__dlpack__`, which copy it to host memory.
+
+    Attributes:
+        shape: Its shape.
+        dtype: The numpy dtype of `numpy()`.
+    """
 
     def __init__(self, device: Device, buffer: Buffer, dtype: DType, host_type: str, shape: Shape) -> None:
         self.device = device
@@ -49,6 +56,7 @@ class GpuArray:
         return len(self.shape)
 
     def numpy(self) -> np.ndarray[Any, Any]:
+        """Copy it to a new numpy array."""
         if not self.nbytes:
             return np.empty(self.shape, self.dtype)
         return read_back(

@@ -25,7 +25,25 @@ __all__ = [
 
 
 def open_device(wanted: str | int | Adapter | None = None) -> WgpuDevice:
-    """Open an adapter, to share it between programs: `pteron.load(..., device=device)`."""
+    """Open an adapter, to share it between programs.
+
+    Args:
+        wanted: An adapter, its index in `adapters()`, or a part of its name. Default: the variable
+            `PTERON_DEVICE`, else the best adapter.
+
+    Returns:
+        An open device. Pass it to `pteron.load(..., device=device)`, and close it after the programs.
+
+    Raises:
+        DeviceError: No adapter matches. The message lists the adapters.
+
+    Example:
+        ```python
+        device = pteron.open_device("NVIDIA")
+        a = pteron.load("a.pte", device=device)
+        b = pteron.load("b.pte", device=device)
+        ```
+    """
     return WgpuDevice(wanted)
 
 

@@ -32,19 +32,37 @@ def load(
     kv_dtype: str | None = None,
     segments: int | Batching | None = None,
 ) -> Program:
-    """Load a `.pte` file (a path, bytes, or an open binary file).
+    """Load a `.pte` program onto a GPU.
 
-    data_path: the `.ptd` file or files with weights that are stored outside the program.
-    device: an adapter's index or part of its name, or an open device. Default: the best adapter.
-    fuse: the fusion passes to run (see `pteron.fusion`). Default: all; `()`: none.
-    tune: whether to time the kernels if there are no measurements on this device yet (see `pteron tune`).
-        Default: on GPUs only.
-    choice: which kernels to use. Default: those that were measured to be the fastest on this device.
-    max_nodes: the maximum number of nodes in all methods together. A small file can ask for millions of nodes
-        with nested loops. Raise the limit only for files that you trust.
-    kv_dtype: "f16" or "f32" stores keys and values of attention in this type. Default: the type in the file.
-    segments: the largest number of sequences that one call may run (see `SegmentedMethod.submit_many`). Each
-        of them has KV caches on the GPU. `Batching` has more options.
+    Args:
+        source: A path, bytes, or an open binary file.
+        data_path: The `.ptd` file or files with weights that are stored outside the program.
+        device: An adapter's index or part of its name, or an open device. Default: the best adapter.
+        fuse: The fusion passes to run, by name. Default: all. `()` runs none.
+        tune: Whether to time the kernels if there are no measurements on this device yet (see `pteron tune`).
+            Default: on GPUs only, not on software adapters.
+        choice: Which kernels to use. Default: those that were measured to be the fastest on this device.
+        max_nodes: The maximum number of nodes in all methods together. A small file can ask for millions of
+            nodes with nested loops. Raise the limit only for files that you trust.
+        kv_dtype: `"f16"` or `"f32"` stores keys and values of attention in this type. Default: the type in
+            the file.
+        segments: The largest number of sequences that one call may run (see `SegmentedMethod.submit_many`).
+            Each of them has its own KV caches. `Batching` has more options.
+
+    Returns:
+        The program. It owns GPU memory until `close()`, or until the end of a `with` block.
+
+    Raises:
+        FormatError: The file is damaged, or is not a `.pte` file.
+        UnsupportedError: Pteron does not have some operators of the program. The message lists all of them.
+        DeviceError: There is no usable GPU adapter.
+        OutOfMemory: The weights do not fit on the device.
+
+    Example:
+        ```python
+        with pteron.load("model.pte") as program:
+            y = program(x)
+        ```
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
     fuse = None if fuse is None else tuple(fuse)

@@ -42,14 +42,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class IOInfo:
-    """The description of one input or output of a method."""
+    """The description of one input or output of a method.
+
+    Attributes:
+        name: Its name, such as `input0`.
+        dtype: The element type of a tensor, or `int` for an integer.
+        max_shape: The largest shape.
+        dynamic_dims: The dimensions that a call may make smaller.
+        is_tensor: Whether it is a tensor.
+        fixed: The value, if it is neither a tensor nor an integer.
+    """
 
     name: str
     dtype: str
     max_shape: Shape
-    dynamic_dims: tuple[int, ...]  # the dimensions that a call may make smaller
+    dynamic_dims: tuple[int, ...]
     is_tensor: bool = True
-    fixed: Any = None  # the value, if it is neither a tensor nor an integer
+    fixed: Any = None
 
     def __str__(self) -> str:
         """For example `input0: float32[1, <=128, 64]`: the second dimension may be smaller in a call."""
@@ -60,6 +69,7 @@ class IOInfo:
 
     @property
     def is_integer(self) -> bool:
+        """Whether it is an integer and not a tensor."""
         return self.dtype == "int"
 
     @property
@@ -74,7 +84,15 @@ class IOInfo:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes on the GPU. The methods of a program share the weights. Each conversation has its own state."""
+    """Bytes on the GPU.
+
+    Attributes:
+        weights: Constants. The methods of a program share them.
+        activations: Intermediate tensors. They share buffers.
+        state: The mutable tensors (KV caches) of one `State`.
+        staging: Buffers that outputs are read back through.
+        parameters: Live sizes and other parameters of kernels.
+    """
 
     weights: int
     activations: int
@@ -84,11 +102,18 @@ class Memory:
 
     @property
     def total(self) -> int:
+        """The sum of all parts."""
         return self.weights + self.activations + self.state + self.staging + self.parameters
 
 
 class Method:
-    """A loaded method. Call it with arrays at any live shape. It never allocates or compiles again."""
+    """A loaded method. Call it with arrays at any live shape. A call never allocates or compiles.
+
+    Attributes:
+        name: The name of the method.
+        inputs: An `IOInfo` for each input: name, dtype, largest shape, dynamic dimensions.
+        outputs: The same for each output.
+    """
 
     def __init__(self, live: LiveGraph, device: Device, weights: Placement, program: Any = None) -> None:
         self.graph = live.graph
@@ -127,9 +152,30 @@ class Method:
         timeout: float | None = None,
         **named: Any,
     ) -> Any:
-        """Run at the inputs' shapes. Returns the output, or a tuple of several outputs.
+        """Run the method at the shapes of its inputs.
 
-        Inputs may be passed by their names in `inputs`. Outputs are torch tensors if an input is one.
+        Args:
+            *inputs: Arrays (numpy, torch, anything with DLPack) or `GpuArray`s, in the order of `inputs`.
+            state: The mutable state of this call, from `new_state()`. Default: the method's own.
+            keep_on_gpu: Return `GpuArray`s, which can be inputs of the next call.
+            timeout: The maximum seconds to wait for the GPU.
+            **named: Inputs by name. Names are those of the torch module if `pteron.export` wrote the file,
+                else `input0`, `input1`, ...
+
+        Returns:
+            The output, or a tuple of several outputs: torch tensors if an input is one, else numpy arrays.
+
+        Raises:
+            InputError: An input does not fit. Nothing has changed, and the next valid call works.
+            DeviceError: The GPU failed, or needed longer than `timeout`.
+            DeviceLost: The GPU was lost. `program.reload()` loads the program again.
+
+        Example:
+            ```python
+            method = program.method("forward")
+            y = method(x)
+            y = method(x[:, :7])   # the same method at a smaller shape
+            ```
         """
         pending = self.submit(*inputs, state=state, keep_on_gpu=keep_on_gpu, **named)
         outputs = pending.result(timeout)
@@ -144,10 +190,17 @@ class Method:
         last_row: bool = False,
         timeout: float | None = None,
     ) -> list[Any]:
-        """Run at the inputs' shapes. Returns a list of arrays, or of `GpuArray`s with `keep_on_gpu`.
+        """Run the method at the shapes of its inputs, as ExecuTorch's `Method.execute` does.
 
-        last_row: read back only the last row of each output (the logits of the last token).
-        timeout: the maximum seconds to wait for the GPU.
+        Args:
+            inputs: All inputs, in order.
+            state: The mutable state of this call. Default: the method's own.
+            keep_on_gpu: Return `GpuArray`s.
+            last_row: Read back only the last row of each output, such as the logits of the last token.
+            timeout: The maximum seconds to wait for the GPU.
+
+        Returns:
+            A list with all outputs. For the errors see `__call__`.
         """
         pending = self.submit(*inputs, state=state, keep_on_gpu=keep_on_gpu, last_row=last_row)
         return pending.result(timeout)
@@ -162,8 +215,18 @@ class Method:
     ) -> Pending[list[Any]]:
         """Start a call, and return before the GPU has finished it.
 
-        `pending.result()` waits for the outputs. `await pending` waits without blocking the event loop. Two
-        calls may be in flight; a third first waits for the oldest.
+        Two calls may be in flight. A third call first waits for the oldest.
+
+        Args:
+            *inputs: As in `__call__`.
+            state: The mutable state of this call. Default: the method's own.
+            keep_on_gpu: The outputs are `GpuArray`s.
+            last_row: Read back only the last row of each output.
+            **named: Inputs by name.
+
+        Returns:
+            A `Pending`. `pending.result()` waits for the list of outputs. `await pending` waits without
+            blocking the event loop.
         """
         self.device.check_usable()
         given = self._in_order(inputs, named)
@@ -320,7 +383,14 @@ class Method:
     # -- state ----------------------------------------------------------------------------------
 
     def new_state(self) -> State:
-        """A new mutable state (KV caches) for the same weights. Pass it to calls as `state=`."""
+        """Make a new mutable state (KV caches) for the same weights. Pass it to calls as `state=`.
+
+        Example:
+            ```python
+            state = method.new_state()
+            method(x, state=state)
+            ```
+        """
         self.device.check_usable()
         with self.device.lock:
             self._check_open()
@@ -363,15 +433,20 @@ class Method:
 
     @property
     def live_shapes(self) -> dict[str, Live]:
-        """The live shape of every input and output of the last call (SymInts: their value)."""
+        """The shape of every input and output in the last call, by name. For an integer: its value."""
         ports = (*self.graph.inputs, *self.graph.outputs)
         live = self._live.live
         return html.Shapes({p.name: live[p.value.id] for p in ports if isinstance(p.value, (Tensor, SymInt))})
 
     def why_static(self, name: str, dim: int) -> str | None:
-        """Why a dimension of an input is not dynamic: the error of the node that refuses other sizes.
+        """Say why a dimension of an input cannot be smaller.
 
-        None if the dimension is dynamic.
+        Args:
+            name: The name of the input.
+            dim: The number of the dimension, from 0.
+
+        Returns:
+            The error of the node that refuses a smaller size. None if the dimension is dynamic.
         """
         port = next((p for p in self.graph.inputs if p.name == name and isinstance(p.value, Tensor)), None)
         if port is None or not 0 <= dim < len(port.max_shape):
@@ -384,6 +459,7 @@ class Method:
 
     @property
     def memory(self) -> Memory:
+        """What the method needs on the GPU, by purpose."""
         executor = self._executor
         return Memory(
             executor.weights.nbytes,
@@ -399,7 +475,7 @@ class Method:
         return self.memory.state
 
     def symint(self, name: str) -> int | float | None:
-        """The current value of a SymInt, by its name in `inspect`."""
+        """The current value of a SymInt (an integer that the program computes), by its name in `inspect`."""
         for value in self.graph.values:
             if value.name == name:
                 return self._live.integer(value)

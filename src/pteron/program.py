@@ -40,7 +40,11 @@ class Tuner(Protocol):
 
 
 class Program:
-    """A loaded program. It owns the file and the weights. Methods are created at first use."""
+    """A loaded program. `pteron.load` makes it. It owns the file and the weights on the GPU.
+
+    Calling a program calls its method `forward`. A program is a context manager: the end of the `with` block
+    closes it. Threads may share it. It can be pickled: the pickle has the path of the file and the options.
+    """
 
     def __init__(
         self,
@@ -71,10 +75,21 @@ class Program:
 
     @property
     def method_names(self) -> tuple[str, ...]:
+        """The names of the methods in the file."""
         return self.file.method_names
 
     def method(self, name: str = "forward") -> Method:
-        """A method. It is loaded at first use. Returns the same object every time."""
+        """Load a method, or return the loaded one.
+
+        Args:
+            name: One of `method_names`.
+
+        Returns:
+            The method. The same name gives the same object every time.
+
+        Raises:
+            KeyError: The program has no such method. The message lists the methods.
+        """
         with self._lock:
             if self._closed:
                 raise PteronError("the program is closed")
@@ -100,7 +115,7 @@ class Program:
         return kind(live, self.device, self._weights, self)
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """Call `forward`."""
+        """Call the method `forward`. See `Method.__call__`."""
         return self.method("forward")(*inputs, **options)
 
     def map(
@@ -112,25 +127,40 @@ class Program:
         devices: Sequence[Any] | None = None,
         **options: Any,
     ) -> Iterator[Any]:
-        """Run a method on any number of rows. Yields a result per row, in order.
+        """Run a method on any number of rows.
 
-        rows: an iterable, an array, columns by name, or a table or dataset of Arrow. A row is a mapping from
-            column names to values, a tuple with a value per input, or one value, without the batch dimension.
-            At most one window of rows is in memory.
-        columns: the column of each input, by name or in order. Default: columns that are named like inputs.
-        devices: the adapters or open devices to use side by side. Default: the program's own.
+        Rows are gathered into batches of up to the largest size of the first dimension.
 
-        Rows are gathered into batches of up to the largest size of the first dimension. The other options:
+        Args:
+            rows: An iterable, an array, columns by name, or a table or dataset of Arrow. A row is a mapping
+                from column names to values, a tuple with a value per input, or one value. It has no batch
+                dimension. At most one window of rows is in memory.
+            columns: The column of each input, by name or in order. Default: columns named like inputs.
+            method: The method to run.
+            devices: The adapters or open devices to use side by side. Default: the program's own device.
+            **options: How rows are gathered:
 
-        mask: an input [batch, length] that says which elements are real (1) and which are padding (0). With
-            it, rows of different lengths share a batch. Default: the only input without a column, if it has
-            the shape of another. Without a mask, only rows of one shape share a batch.
-        pad: the value of padding. Default: 0.
-        batch: the largest number of rows in a batch.
-        window: the number of rows among which those of similar length are found.
-        prepare: a function that is called with each row, and returns what the method takes.
-        on_error: "raise" raises the RowError of a bad row, after the results of the rows before it. "return"
-            yields the RowError in place of the result, and continues.
+                - `mask`: the name of an input `[batch, length]` in which 1 means real and 0 means padding.
+                  With it, rows of different lengths share a batch. Default: the only input without a column,
+                  if it has the shape of another input. Without a mask, only rows of one shape share a batch.
+                - `pad`: the value of padding. Default: 0.
+                - `batch`: the largest number of rows in a batch.
+                - `window`: the number of rows among which rows of similar length are found.
+                - `prepare`: a function that is called with each row, and returns what the method takes.
+                - `on_error`: `"raise"` (default) raises the error of a bad row, after the results of the rows
+                  before it. `"return"` yields the error in place of the result, and continues.
+
+        Yields:
+            The result of each row, in the order of the rows.
+
+        Raises:
+            RowError: A row cannot be run. `error.row` is its number, from 0.
+
+        Example:
+            ```python
+            for y in program.map(rows, {"input0": "features"}):
+                ...
+            ```
         """
         if devices is None:
             return map_rows([self.method(method)], rows, columns, **options)
@@ -146,7 +176,11 @@ class Program:
             yield from map_rows([p.method(method) for p in programs], rows, columns, **options)
 
     def copy_on(self, device: Any) -> Program:
-        """The same program, loaded again on another device: an adapter's index or name, or an open device."""
+        """Load the same program again on another device.
+
+        Args:
+            device: An adapter's index or part of its name, or an open device.
+        """
         load, arguments = self._how_to_load(device)
         return load(*arguments)
 
@@ -158,8 +192,10 @@ class Program:
     def reload(self, device: Device | None = None) -> None:
         """Load the program again on a new device, after `DeviceLost`.
 
-        The program and its methods stay the same objects. Their states (KV caches) are lost. Pass a `device`
-        if several programs share one. Default: the same adapter is opened again.
+        The program and its methods stay the same objects. Their states (KV caches) are lost.
+
+        Args:
+            device: An open device, if several programs share one. Default: the same adapter is opened again.
         """
         with self._lock:
             if self._closed:

@@ -38,9 +38,10 @@ class Placed(NamedTuple):
 
 
 class SegmentedMethod(Method):
-    """It is called as the program's method: with one sequence, or with several in `submit_many`.
+    """A method that was loaded with `segments=`: one call can run several sequences.
 
-    A state is a slot in buffers that are shared by all conversations.
+    A normal call runs one sequence. `submit_many` runs several. A state is a slot in buffers that all
+    conversations share.
     """
 
     graph: SegmentedGraph
@@ -70,10 +71,19 @@ class SegmentedMethod(Method):
         return self.submit_many(calls).result(timeout)
 
     def submit_many(self, calls: Sequence[Call]) -> Pending[list[list[Any]]]:
-        """Start one call with several segments: pairs of the program's inputs and a state.
+        """Start one call with several segments.
 
         Each segment has one or more tokens, at its own position of its own conversation. Together they have
-        at most as many tokens as one call of the program. If one is refused, nothing has changed.
+        at most as many tokens as one call of the program.
+
+        Args:
+            calls: For each segment, a pair of the program's inputs and a state.
+
+        Returns:
+            A `Pending` with the outputs of each segment.
+
+        Raises:
+            InputError: A segment does not fit. Nothing has changed.
         """
         self.device.check_usable()
         given = [self._in_order(inputs, {}) for inputs, _ in calls]

@@ -13,15 +13,26 @@ from pteron.errors import InputError
 
 
 def predict_batch(model: str | Path, **options: Any) -> Callable[[], Callable[..., Any]]:
-    """What `predict_batch_udf` takes: a function that loads the model, once per process.
-
-    from pyspark.ml.functions import predict_batch_udf
-    embed = predict_batch_udf(pteron.spark.predict_batch("minilm.pte", text="text"),
-                              return_type=ArrayType(FloatType()), batch_size=1024)
-    table.withColumn("embedding", embed("text"))
+    """Make a function for `predict_batch_udf`. It loads the model once per process.
 
     The columns of a call are the inputs of the program, in order, or its texts or prompts. Several outputs
-    are fields of a struct. The options are those of `pteron.data.MapOptions`.
+    are fields of a struct.
+
+    Args:
+        model: A path that every machine has.
+        **options: The fields of `pteron.data.row_mappers.MapOptions`, except `columns`.
+
+    Example:
+        ```python
+        from pyspark.ml.functions import predict_batch_udf
+
+        embed = predict_batch_udf(
+            pteron.spark.predict_batch("minilm.pte", text="text"),
+            return_type=ArrayType(FloatType()),
+            batch_size=1024,
+        )
+        table.withColumn("embedding", embed("text"))
+        ```
     """
     path = str(Path(model).absolute())
     if "columns" in options:

@@ -1,9 +1,12 @@
 """A drop-in replacement for ExecuTorch's Python runtime: the same names and behaviour, on any GPU.
 
-    from pteron.compat.executorch import Runtime
+Example:
+    ```python
+    from pteron.runtime import Runtime
 
     program = Runtime.get().load_program("model.pte")
     outputs = program.load_method("forward").execute([x])
+    ```
 
 Torch tensors in, torch tensors out. Other arrays in, numpy arrays out. Torch is not needed.
 Failures are RuntimeErrors, as in ExecuTorch, with the reason in the message.

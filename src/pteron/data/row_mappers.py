@@ -31,11 +31,20 @@ PROMPTS = 64  # that a language model gets at once; it runs as many of them toge
 class MapOptions:
     """Which columns go into a model, and how. It can be pickled.
 
-    columns, mask, batch, devices: see `Program.map`. method: the program's method.
-    text: the column with texts that are tokenized for the first input; truncate: cut texts that are too long.
-    image: the column with images, as paths or bytes; mean and std: see `image_array`.
-    prompt: the column with prompts for a language model; generation: its options (see `pteron.llm.Options`).
-    tokenizer: a tokenizer.json. Default: the one in the model or beside it.
+    Attributes:
+        columns: The column of each input. See `Program.map`.
+        mask: The name of the mask input. See `Program.map`.
+        batch: The largest number of rows in a batch.
+        devices: The adapters to use side by side.
+        method: The program's method.
+        text: The column with texts. They are tokenized for the first input.
+        truncate: Cut texts that are too long.
+        image: The column with images, as paths or bytes.
+        mean: What is subtracted from each colour channel, after it was scaled to 0..1.
+        std: What each colour channel is then divided by.
+        prompt: The column with prompts for a language model.
+        generation: The options of the language model (see `Sampling` and `AnswerOptions`).
+        tokenizer: A `tokenizer.json`. Default: the one in the model or beside it.
     """
 
     columns: Mapping[str, str] | None = None

@@ -19,9 +19,7 @@ from pteron.mapping.row_tables import rows_of
 class TablePredictor:
     """A model that is loaded once, and adds its results to batches of rows.
 
-    model: a path that every machine has. on_error: "fail" raises the error of a bad row. "column" leaves its
-    results empty, and adds a column `error`. "skip" leaves the row out. keep: the columns of a batch to
-    return too. Default: all. The other options are those of `MapOptions`.
+    Call it with a batch: a table of Arrow, or arrays by name. It returns the same kind.
     """
 
     def __init__(
@@ -32,6 +30,15 @@ class TablePredictor:
         keep: tuple[str, ...] | None = None,
         **options: Any,
     ) -> None:
+        """Load the model.
+
+        Args:
+            model: A path that every machine has.
+            on_error: `"fail"` raises the error of a bad row. `"column"` leaves its results empty, and adds a
+                column `error`. `"skip"` leaves the row out.
+            keep: The columns of a batch to return too. Default: all.
+            **options: The fields of `MapOptions`.
+        """
         if on_error not in ("fail", "skip", "column"):
             raise InputError(f"on_error is {on_error!r}: expected 'fail', 'skip' or 'column'")
         self._on_error = on_error

@@ -21,7 +21,12 @@ QUANTIZATIONS = {"4bit": 4, "8bit": 8}  # bits
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """An exported program, and a report on the export."""
+    """An exported program, and a report on the export.
+
+    Attributes:
+        buffer: The bytes of the `.pte` file.
+        report: Which operators are delegated, which are not, and whether Pteron can run the program.
+    """
 
     buffer: bytes = field(repr=False)
     report: ExportReport
@@ -44,17 +49,38 @@ def export(
     compile_options: Mapping[str, Any] | None = None,
     constant_methods: Mapping[str, Any] | None = None,
 ) -> Export:
-    """Export a module, and write it to `path` if given. The module is not changed.
+    """Export a torch module to a `.pte` program. The module is not changed.
 
-    example_inputs: a tuple of arguments, at their largest size.
-    dynamic_shapes: the dimensions that may be smaller, in the format of `torch.export.export`.
-    quantize: "4bit" or "8bit" weights in linear layers and embeddings, with one scale per `group_size`.
-        Kernels read these weights directly.
-    symmetric: a quantized weight is scale * code. False: each group also has a minimum or a zero point, which
-        is more accurate. Stock ExecuTorch cannot run 4-bit weights with a minimum.
-    partition: False puts no operators into the Vulkan delegate. Pteron runs them anyway.
-    compile_options: options of ExecuTorch's `VulkanPartitioner`, such as {"force_fp16": True}.
-    constant_methods: numbers and strings to store as methods, such as {"get_max_seq_len": 128}.
+    It needs the extra `export`: `pip install 'pteron[export]'`.
+
+    Args:
+        module: The module.
+        example_inputs: A tuple of arguments, at their largest size.
+        path: Where to write the file. Default: it is not written, see `Export.save`.
+        dynamic_shapes: The dimensions that may be smaller, in the format of `torch.export.export`.
+        quantize: `"4bit"` or `"8bit"` weights in linear layers and embeddings. Kernels read these weights
+            directly.
+        group_size: The number of weights that share a scale.
+        symmetric: A quantized weight is scale * code. With False, each group also has a minimum or a zero
+            point. This is more accurate. Stock ExecuTorch cannot run 4-bit weights with a minimum.
+        partition: Whether to put operators into the Vulkan delegate. Pteron runs them in both cases.
+        compile_options: Options of ExecuTorch's `VulkanPartitioner`, such as `{"force_fp16": True}`.
+        constant_methods: Numbers and strings to store as methods, such as `{"get_max_seq_len": 128}`.
+
+    Returns:
+        The program and a report on it.
+
+    Raises:
+        InputError: An argument has a value that is not allowed.
+        ImportError: torch or ExecuTorch is missing. The message says what to install.
+
+    Example:
+        ```python
+        length = torch.export.Dim("length", min=1, max=128)
+        x = torch.randn(1, 128, 64)
+        made = pteron.export(module, (x,), "model.pte", dynamic_shapes=({1: length},))
+        print(made.report)
+        ```
     """
     if quantize not in (None, *QUANTIZATIONS):
         raise InputError(

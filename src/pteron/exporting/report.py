@@ -25,13 +25,25 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
+    """What an exported file contains. `print(report)` shows it.
+
+    Attributes:
+        nbytes: The size of the file.
+        delegates: Delegate calls. More than one means that the operators between them are outside.
+        delegated: The operators in the delegate.
+        outside: The operators outside the delegate, and why.
+        unquantized: Layers that are not quantized, and why.
+        check: Whether Pteron can run the program.
+        partitioner_error: Why nothing is delegated.
+    """
+
     nbytes: int
-    delegates: int  # delegate calls; more than one means that operators between them are outside
+    delegates: int
     delegated: tuple[OperatorCount, ...]
     outside: tuple[Outside, ...]
-    unquantized: tuple[str, ...]  # layers that are not quantized, and why
+    unquantized: tuple[str, ...]
     check: checking.CheckReport
-    partitioner_error: str | None = None  # why nothing is delegated
+    partitioner_error: str | None = None
 
     @property
     def runs(self) -> bool:

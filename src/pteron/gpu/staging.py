@@ -99,7 +99,11 @@ class StagingPool:
 
 
 class Pending(Generic[T]):
-    """A submitted call. `result()` waits for the GPU; `await pending` does not block the event loop."""
+    """A submitted call. `result()` waits for the GPU. `await pending` does not block the event loop.
+
+    Attributes:
+        done: Whether the result has been read.
+    """
 
     def __init__(self, finish: Callable[[memoryview], T]) -> None:
         self._finish = finish
@@ -120,7 +124,14 @@ class Pending(Generic[T]):
         self._staging, self._nbytes, self._submission = staging, nbytes, submission
 
     def result(self, timeout: float | None = None) -> T:
-        """The outputs of the call. Raises `DeviceError` if the GPU needs more than `timeout` seconds."""
+        """Wait for the outputs of the call.
+
+        Args:
+            timeout: The maximum seconds to wait. Default: no limit.
+
+        Raises:
+            DeviceError: The GPU needs more time. The result can still be asked for again.
+        """
         staging = self._staging
         if not self.done and staging is not None:
             with staging.lock:

@@ -45,7 +45,10 @@ def first_positions(count: int, length: int) -> Part:
 
 
 class State:
-    """It begins with the contents in the file, or with zeros."""
+    """The mutable tensors (KV caches) of one conversation. `Method.new_state` makes it.
+
+    A state begins with the contents in the file, or with zeros.
+    """
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor

@@ -1,8 +1,11 @@
-"""Language models in `.pte` files.
+"""Language models and embedders.
 
-llm = pteron.llm.load("model.pte")
-for piece in llm.stream("Once upon a time", max_new_tokens=64, temperature=0.8, seed=1):
-    print(piece.text, end="", flush=True)
+Example:
+    ```python
+    llm = pteron.llm.load("model.gguf")
+    for piece in llm.stream("Once upon a time", max_new_tokens=64, temperature=0.8, seed=1):
+        print(piece.text, end="", flush=True)
+    ```
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,6 +1,6 @@
-"""How far a language model is from another: what a quantisation costs.
+"""Compare the predictions of two language models on a text, for example before and after quantization.
 
-Both read the same text, in windows, and say at every place how probable each next token is.
+Both models read the same text in windows. At every place, the probabilities of the next token are compared.
 """
 
 from __future__ import annotations
@@ -27,10 +27,20 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    places: int  # where the next token was predicted
-    divergence: float  # the mean Kullback-Leibler divergence of the model from the reference
-    agreement: float  # the share of places where both find the same token most probable
-    perplexity: float  # of the model
+    """How much a model differs from a reference on a text.
+
+    Attributes:
+        places: The number of places where the next token was predicted.
+        divergence: The mean Kullback-Leibler divergence of the model from the reference.
+        agreement: The share of places where both find the same token most probable.
+        perplexity: The perplexity of the model.
+        reference_perplexity: The perplexity of the reference.
+    """
+
+    places: int
+    divergence: float
+    agreement: float
+    perplexity: float
     reference_perplexity: float
 
 
@@ -54,7 +64,19 @@ def compare(
     device: Any = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Compare a model with a reference on a text: `.pte` or `.gguf` files, or Hugging Face folders."""
+    """Compare the predictions of a model with those of a reference, on a text.
+
+    Args:
+        model: A `.pte` file runs on the GPU. A `.gguf` file or a Hugging Face folder is computed as float32
+            in numpy.
+        reference: The same.
+        text: The text.
+        device: An adapter's index or part of its name, or an open device.
+        progress: A function that is called with the number of tokens done and of all tokens.
+
+    Raises:
+        InputError: The vocabularies differ, or the text is too short.
+    """
     with ExitStack() as stack:
         ours, theirs = (stack.enter_context(_opened(Path(path), device)) for path in (model, reference))
         if ours.vocab_size != theirs.vocab_size:

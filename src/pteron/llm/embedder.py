@@ -1,4 +1,7 @@
-"""A text as a vector: models such as BERT, whose vectors are close where texts mean the same."""
+"""Embedders: models such as BERT that turn a text into a vector.
+
+Texts of similar meaning have similar vectors.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +37,28 @@ def load_embedder(
     device: str | int | Adapter | Device | None = None,
     progress: Callable[[float, str], None] | None = None,
 ) -> Embedder:
-    """Load an embedder from a `.pte` file that `pteron convert` wrote (a path, bytes, or an open file).
+    """Load an embedder: a model that turns texts into vectors.
 
     A `.gguf` file or a Hugging Face folder is converted once. The result is stored in a cache folder (see
     `pteron cache`).
 
-    tokenizer: a `tokenizer.json` or its folder. Default: the one in the file or beside it.
-    progress: called during a conversion, with the finished share and the name of the current step.
+    Args:
+        source: A `.pte` file that `pteron convert` wrote (a path, bytes, or an open file), a `.gguf` file or
+            a Hugging Face folder.
+        tokenizer: A `tokenizer.json` or its folder. Default: the one in the file or beside it.
+        device: An adapter's index or part of its name, or an open device. Default: the best adapter.
+        progress: A function that is called during a conversion, with the finished share (0 to 1) and the name
+            of the current step.
+
+    Raises:
+        UnsupportedError: The program is not an embedder.
+
+    Example:
+        ```python
+        embedder = pteron.llm.load_embedder("all-MiniLM-L6-v2.gguf")
+        a, b = embedder.embed(["a man plays the guitar", "someone makes music"])
+        print(a @ b)
+        ```
     """
     path = model_file(source, None, progress)
     program = load_program(path, device=device)
@@ -73,11 +91,11 @@ def _load_again(source: Any, options: dict[str, Any]) -> Embedder:
 
 
 class Embedder:
-    """Turns texts into vectors. Threads may share it.
+    """Turns texts into vectors. `pteron.llm.load_embedder` makes it. Threads may share it.
 
-    embedder = pteron.llm.load_embedder("all-MiniLM-L6-v2.gguf")
-    a, b = embedder.embed(["a man plays the guitar", "someone makes music"])
-    print(a @ b)
+    Attributes:
+        width: The length of a vector.
+        max_length: The largest number of tokens in a text.
     """
 
     def __init__(
@@ -100,9 +118,17 @@ class Embedder:
         self.width: int = outputs[0].max_shape[1]
 
     def embed(self, texts: str | Sequence[str], *, truncate: bool = False) -> Vectors:
-        """The vectors of texts: float32 [number of texts, width]. One text is a list of one.
+        """Turn texts into vectors.
 
-        truncate: cut texts that have more tokens than the model takes. By default they are an error.
+        Args:
+            texts: A list of texts. A single text counts as a list of one.
+            truncate: Cut texts that have more tokens than the model takes. By default they are an error.
+
+        Returns:
+            float32 `[number of texts, width]`.
+
+        Raises:
+            InputError: A text is too long.
         """
         return self.vectors(self.encode(texts, truncate=truncate))
 

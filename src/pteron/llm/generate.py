@@ -36,25 +36,44 @@ Logits: TypeAlias = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A token and the text that is now complete, which may be empty. The last piece has a reason."""
+    """The next part of an answer.
+
+    Attributes:
+        text: The new text. It is empty while a character or a stop string is incomplete.
+        token: The new token.
+        finish_reason: In the last piece: `"stop"`, `"length"`, `"tool_calls"` or `"cancelled"`.
+        stats: In the last piece: the counts and times of the answer.
+        logprob: The log probability of the token, with `logprobs=True`.
+        calls: New parts of tool calls. They are not part of the text.
+    """
 
     text: str
     token: int | None
     finish_reason: FinishReason | None = None
     stats: Stats | None = None
-    logprob: TokenLogprob | None = None  # only if asked for
-    calls: tuple[CallDelta, ...] = ()  # new parts of tool calls; they are not part of the text
+    logprob: TokenLogprob | None = None
+    calls: tuple[CallDelta, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A whole answer."""
+    """A whole answer. `str(generation)` is its text.
+
+    Attributes:
+        text: The text.
+        tokens: The generated tokens.
+        finish_reason: Why it ended. `"stop"`: the model or a stop string ended it. `"length"`: the limit or
+            the end of the context. `"tool_calls"`: it ends with tool calls. `"cancelled"`: `Stream.cancel`.
+        stats: Counts and times.
+        logprobs: The log probability of each token, with `logprobs=True`.
+        tool_calls: The complete tool calls.
+    """
 
     text: str
     tokens: list[int] = field(repr=False)
     finish_reason: FinishReason
     stats: Stats
-    logprobs: list[TokenLogprob] = field(default_factory=list, repr=False)  # only if asked for
+    logprobs: list[TokenLogprob] = field(default_factory=list, repr=False)
     tool_calls: list[ToolCall] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -70,15 +89,13 @@ class Run:
 
 
 class Stream(Iterator[Piece]):
-    """An iterator of pieces. It may be dropped at any time: the model and its sessions stay usable.
+    """An iterator of pieces. `LanguageModel.stream` makes it.
 
-    cancel(): from any thread, also during the prompt. The stream then ends with finish_reason "cancelled".
-    close(): ends the stream now, without another piece. Leaving a `with` block or dropping the stream does
-    the same.
-
-    An answer does not run the program itself: it asks for a `Run`. `__next__` runs one stream alone. A
-    `Batch` runs many streams together.
+    It may be dropped at any time. Leaving a `with` block closes it. The model and its sessions stay usable.
     """
+
+    # An answer does not run the program itself: it asks for a `Run`. `__next__` runs one stream alone. A
+    # `Batch` runs many streams together.
 
     def __init__(
         self,
@@ -119,10 +136,15 @@ class Stream(Iterator[Piece]):
                 raise
 
     def cancel(self) -> None:
+        """End the answer with the reason "cancelled". Any thread may call it, also during the prompt."""
         self._answer.cancelled.set()
 
     def close(self) -> bool:
-        """Returns False if another thread is using the stream: then it is only cancelled."""
+        """End the stream now, without another piece.
+
+        Returns:
+            False if another thread is using the stream: then it is only cancelled.
+        """
         self.cancel()
         if not self._in_use.acquire(blocking=False):
             return False

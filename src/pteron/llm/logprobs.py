@@ -12,7 +12,14 @@ from pteron.llm.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """A token, its text, and its log probability. `top` are the most probable tokens in its place."""
+    """The natural logarithm of a token's probability, before penalties and filters.
+
+    Attributes:
+        token: The token.
+        text: Its text.
+        logprob: Its log probability.
+        top: The most probable tokens in its place.
+    """
 
     token: int
     text: str

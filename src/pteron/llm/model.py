@@ -47,19 +47,41 @@ def load(
     kv_memory: int | None = None,
     progress: Callable[[float, str], None] | None = None,
 ) -> LanguageModel:
-    """Load a language model from a `.pte` file (a path, bytes, or an open binary file).
+    """Load a language model.
 
     A `.gguf` file or a Hugging Face folder is converted once. The result is stored in a cache folder (see
     `pteron cache`).
 
-    tokenizer: a `tokenizer.json` or its folder. Default: the one in the file or beside it.
-    chat_template: a Jinja template. Default: the one in the file or beside it.
-    context_length: use only a part of the program's context. Default for a model that is converted: 2048.
-    kv_dtype: the type of the stored keys and values, "f16" or "f32". "f32" needs twice the memory.
-    segments: the largest number of conversations that one call of the model can continue. Memory for the KV
-        caches of all of them is taken at load. A model that mixes the tokens of a call runs one at a time.
-    kv_memory: the most bytes for these KV caches: if they are not enough, there are fewer segments.
-    progress: called during a conversion, with the finished share and the name of the current step.
+    Args:
+        source: A `.pte` file (a path, bytes, or an open binary file), a `.gguf` file, or a Hugging Face
+            folder.
+        tokenizer: A `tokenizer.json` or its folder. Default: the one in the file or beside it.
+        chat_template: A Jinja template. Default: the one in the file or beside it.
+        context_length: The number of tokens in the context. Default: all of a `.pte` file's context; 2048 for
+            a model that is converted.
+        data_path: The `.ptd` file or files with the weights of a `.pte` file.
+        device: An adapter's index or part of its name, or an open device. Default: the best adapter.
+        kv_dtype: The type of the stored keys and values, `"f16"` or `"f32"`. `"f32"` needs twice the memory.
+        segments: The largest number of conversations that one call of the program can continue. Memory for
+            the KV caches of all of them is taken at load. A program that mixes the tokens of a call runs one
+            conversation at a time.
+        kv_memory: The most bytes for these KV caches. If they are not enough, there are fewer segments.
+        progress: A function that is called during a conversion, with the finished share (0 to 1) and the name
+            of the current step.
+
+    Returns:
+        The model. Close it, or use it as a context manager.
+
+    Raises:
+        InputError: There is no tokenizer, or an option does not fit the model.
+        UnsupportedError: The program is not a language model, or its family is not supported.
+        FormatError: A file is damaged.
+
+    Example:
+        ```python
+        with pteron.llm.load("model.gguf") as llm:
+            print(llm.generate("Once upon a time", max_new_tokens=64))
+        ```
     """
     given, source = source, model_file(source, context_length, progress)
     worker = prompt_worker()
@@ -207,11 +229,16 @@ def _is_messages(prompt: Prompt) -> bool:
 
 
 class LanguageModel:
-    """Generates text. Threads may share it. Answers at the same time have separate KV states.
+    """Generates text. `pteron.llm.load` makes it.
 
-    llm = pteron.llm.load("model.pte")
-    for piece in llm.stream("Once upon a time", max_new_tokens=64):
-        print(piece.text, end="", flush=True)
+    Threads may share it. Answers at the same time have separate KV states. It can be pickled, without its
+    sessions.
+
+    Attributes:
+        context_length: The number of tokens in the context: prompt and answer together.
+        tokenizer: The tokenizer.
+        chat_template: The chat template. None if the model has none.
+        program: The program. `llm.program.device` is its GPU.
     """
 
     def __init__(
@@ -255,9 +282,28 @@ class LanguageModel:
         allow_special: bool = False,
         **options: Unpack[Options],
     ) -> Stream:
-        """Stream the answer to a prompt (text, tokens, or messages).
+        """Stream the answer to a prompt.
 
-        allow_special: see `encode`. For the other options see `Options`.
+        Args:
+            prompt: A text, a list of tokens, or a list of messages such as
+                `{"role": "user", "content": "Hello!"}`.
+            session: The conversation to continue. Default: one is borrowed; a beginning that another answer
+                had in common is not read again.
+            allow_special: Whether control tokens in messages count as such. See `encode`.
+            **options: See `Sampling` and `AnswerOptions`.
+
+        Returns:
+            An iterator of pieces. The last piece has a `finish_reason` and `stats`.
+
+        Raises:
+            ContextFull: The prompt is longer than the context.
+            InputError: An option has a value that is not allowed.
+
+        Example:
+            ```python
+            for piece in llm.stream("Once upon a time", max_new_tokens=64, temperature=0.8):
+                print(piece.text, end="", flush=True)
+            ```
         """
         sampling, rest = self._split(options)
         return Stream(self, self._window(prompt, rest, allow_special), sampling, rest, session)
@@ -322,9 +368,23 @@ class LanguageModel:
         allow_special: bool = False,
         **options: Unpack[Options],
     ) -> Generation | list[Generation]:
-        """The complete answer to a prompt, with statistics. For a list of prompts, a list of answers.
+        """Generate the complete answer to a prompt, or to each of several prompts.
 
-        The answers to several prompts are generated at the same time: see `stream_many`.
+        Args:
+            prompt: As in `stream`, or a list of such prompts. The answers to several prompts are generated at
+                the same time: see `stream_many`.
+            session: The conversation to continue, for one prompt.
+            allow_special: Whether control tokens in messages count as such. See `encode`.
+            **options: See `Sampling` and `AnswerOptions`.
+
+        Returns:
+            A `Generation` with the text and statistics. For a list of prompts: a list, in the same order.
+
+        Example:
+            ```python
+            answer = llm.generate([{"role": "user", "content": "Hello!"}], max_new_tokens=64)
+            answer.text, answer.finish_reason, answer.stats
+            ```
         """
         if not _is_many(prompt):
             one = cast(Prompt, prompt)
@@ -337,10 +397,18 @@ class LanguageModel:
     def stream_many(
         self, prompts: Prompts, *, allow_special: bool = False, **options: Unpack[Options]
     ) -> Iterator[tuple[int, Piece]]:
-        """Stream the answers to several prompts: (number of the prompt, piece), as they come.
+        """Stream the answers to several prompts at the same time.
 
         One call of the program runs up to `segments` conversations (see `load`). More prompts wait. Each
         answer is the one that its prompt would get alone, with the same options.
+
+        Args:
+            prompts: A list of prompts. See `stream`.
+            allow_special: Whether control tokens in messages count as such. See `encode`.
+            **options: See `Sampling` and `AnswerOptions`.
+
+        Yields:
+            The number of a prompt, from 0, and the next piece of its answer.
         """
         return run_all(self, self._streams_of(prompts, allow_special, options))
 
@@ -356,9 +424,13 @@ class LanguageModel:
     def streams(
         self, prompt: Prompt, n: int, *, allow_special: bool = False, **options: Unpack[Options]
     ) -> list[Stream]:
-        """Several answers to one prompt, to run in any order or in one `Batch`. The prompt is read once.
+        """Make several streams for one prompt, to run in any order. The prompt is read once.
 
-        With a seed, the answers have the seeds `seed`, `seed + 1` and so on.
+        Args:
+            prompt: As in `stream`.
+            n: The number of answers. With a seed, they have the seeds `seed`, `seed + 1` and so on.
+            allow_special: Whether control tokens in messages count as such. See `encode`.
+            **options: See `Sampling` and `AnswerOptions`.
         """
         if n < 1:
             raise InputError(f"n is {n}: expected 1 or more")
@@ -374,7 +446,7 @@ class LanguageModel:
     def choices(
         self, prompt: Prompt, n: int, *, allow_special: bool = False, **options: Unpack[Options]
     ) -> list[Generation]:
-        """Several complete answers to one prompt. See `streams`."""
+        """Generate several complete answers to one prompt. The arguments are those of `streams`."""
         return self._collected(self.streams(prompt, n, allow_special=allow_special, **options))
 
     def tokens_containing(self, texts: Sequence[str]) -> frozenset[int]:
@@ -390,13 +462,18 @@ class LanguageModel:
         return self._containing[key]
 
     def session(self) -> Session:
-        """A new conversation with its own KV state, on the same weights."""
+        """Begin a conversation with its own KV state, on the same weights."""
         return Session(self)
 
     def load_session(self, path: str | Path) -> Session:
-        """A conversation that `Session.save` has written. Nothing of it is computed again.
+        """Continue a conversation that `Session.save` has written. Nothing of it is computed again.
 
-        It must have been saved with the same model: the same file, on any GPU.
+        Args:
+            path: The file. It must have been saved with the same model file, on any GPU.
+
+        Raises:
+            FormatError: The file is damaged.
+            InputError: The file belongs to another model.
         """
         return Session.load(self, path)
 
@@ -408,11 +485,18 @@ class LanguageModel:
     def encode(
         self, prompt: Prompt, *, allow_special: bool = False, tools: Sequence[Mapping[str, Any]] = ()
     ) -> list[int]:
-        """A prompt as tokens. Text gets the special tokens at its start; messages use the chat template.
+        """Turn a prompt into tokens.
 
-        allow_special: a control token in a message, such as <|im_end|>, becomes that token. By default it
-            becomes the tokens of its text, so that no message can end its turn and begin another.
-        tools: the definitions of tools, for the chat template.
+        A text gets the special tokens that the tokenizer adds. Messages go through the chat template.
+
+        Args:
+            prompt: As in `stream`.
+            allow_special: A control token in a message, such as `<|im_end|>`, becomes that token. By default
+                it becomes the tokens of its text, so that no message can end its turn and begin another.
+            tools: The definitions of tools, for the chat template.
+
+        Raises:
+            ContextFull: The prompt is longer than the context.
         """
         try:
             if isinstance(prompt, str):
@@ -440,7 +524,7 @@ class LanguageModel:
         return self._template().render_parts(turns, as_text=as_text, **variables)
 
     def chat_prompt(self, messages: Sequence[Message], **variables: Any) -> str:
-        """The text that the chat template makes from messages."""
+        """The text that the chat template makes from messages. Variables are passed to the template."""
         return self._template().render(messages, **variables)
 
     def _template(self) -> ChatTemplate:
@@ -477,6 +561,7 @@ class LanguageModel:
         return _load_again, self.origin.args
 
     def close(self) -> None:
+        """Free everything on the GPU, and end the tokenizer's process."""
         self.grammars.close()
         self.tokenizer.close()
         self.sessions.close()

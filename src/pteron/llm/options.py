@@ -52,25 +52,28 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class AnswerOptions:
-    """When an answer ends, what is told about its tokens, and how its prompt is read.
+    """Options of an answer, besides those of `Sampling`.
 
-    max_new_tokens: None: until the model ends its answer, or the context is full.
-    stop: the text ends before the first of these strings.
-    eos_token_id: tokens that end the text, instead of the model's own. An empty list: none.
-    schema: the answer is JSON that satisfies this JSON schema.
-    regex: the answer matches this regular expression, from its first character to its last.
-    grammar: the answer is a text of this grammar, in the Lark format of llguidance.
-    tools: functions that the model may call, in OpenAI's format. The prompt must be messages.
-    tool_choice: "auto": the model decides. "required": the answer is a call. "none": no call.
-        {"type": "function", "function": {"name": ...}}: the answer is a call of this function.
-    parallel_tool_calls: the answer may have several calls, if the model's format allows it.
-    context_policy: what to do when the context is full. "stop": the answer ends; a prompt that is too long is
-        refused. "shift": the oldest turns are dropped (the system prompt stays), and the rest is read again.
-        If the prompt is a text, its older half is dropped.
-    logprobs: give each piece the log probability of its token.
-    top_logprobs: and those of so many most probable tokens in its place.
-    prefill_chunk: tokens of the prompt per run. Default: as many as the program accepts.
-    on_prefill: called after each chunk of the prompt, with the number of tokens done and the total.
+    Attributes:
+        max_new_tokens: The largest number of tokens in the answer. None: until the model ends its answer, or
+            the context is full.
+        stop: The text ends before the first of these strings.
+        eos_token_id: Tokens that end the text, instead of the model's own. An empty list: none.
+        schema: The answer is JSON that satisfies this JSON schema.
+        regex: The answer matches this regular expression, from its first character to its last.
+        grammar: The answer is a text of this grammar, in the Lark format of llguidance.
+        tools: Functions that the model may call, in OpenAI's format. The prompt must be messages.
+        tool_choice: `"auto"`: the model decides. `"required"`: the answer is a call. `"none"`: no call.
+            `{"type": "function", "function": {"name": ...}}`: the answer is a call of this function.
+        parallel_tool_calls: The answer may have several calls, if the model's format allows it.
+        context_policy: What to do when the context is full. `"stop"`: the answer ends; a prompt that is too
+            long is refused. `"shift"`: the oldest turns are dropped (the system prompt stays), and the rest
+            is read again. If the prompt is a text, its older half is dropped.
+        logprobs: Whether each piece has the log probability of its token.
+        top_logprobs: The number of most probable tokens to report in each place.
+        prefill_chunk: Tokens of the prompt per run. Default: as many as the program accepts.
+        on_prefill: A function that is called after each chunk of the prompt, with the number of tokens done
+            and the total.
     """
 
     max_new_tokens: int | None = None

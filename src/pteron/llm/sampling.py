@@ -22,23 +22,27 @@ Step: TypeAlias = Callable[[Candidates], Candidates]
 class Sampling:
     """How the next token is chosen. The default is greedy.
 
-    temperature: 0 always takes the most probable token. Otherwise the logits are divided by it.
-    top_k: keep the k most probable tokens; 0: all.
-    top_p: keep the most probable tokens until their probabilities add up to p; 1: all.
-    min_p: keep tokens whose probability is at least this fraction of the highest one; 0: all.
-    typical_p: keep the tokens whose surprise is nearest to the expected one, with this total; 1: all.
-    xtc_probability: how often to remove the tokens above `xtc_threshold`, except the least probable of them.
-    repetition_penalty: above 1, tokens that are already in the text become less probable.
-    presence_penalty: is subtracted from the logits of tokens that are in the text.
-    frequency_penalty: is subtracted once for each time that a token is in the text.
-    penalty_last_n: these three look at so many last tokens of the text; -1: at all, 0: at none.
-    dry_multiplier: above 0, a token that continues a repetition of n tokens is penalized by
-        dry_multiplier * dry_base ** (n - dry_allowed_length).
-    dry_allowed_length: shorter repetitions are not penalized.
-    dry_last_n: look for repetitions in so many last tokens; -1: in all.
-    dry_breakers: a repetition does not extend over tokens that contain one of these texts.
-    logit_bias: numbers to add to the logits of some tokens.
-    seed: the same seed gives the same text; None: a random seed.
+    Attributes:
+        temperature: 0 always takes the most probable token. Otherwise the logits are divided by it.
+        top_k: Keep the k most probable tokens; 0: all.
+        top_p: Keep the most probable tokens until their probabilities add up to p; 1: all.
+        min_p: Keep tokens whose probability is at least this fraction of the highest one; 0: all.
+        typical_p: Keep the tokens whose surprise is nearest to the expected one, with this total; 1: all.
+        xtc_probability: How often to remove the tokens above `xtc_threshold`, except the least probable of
+            them.
+        xtc_threshold: The probability above which tokens are removed.
+        repetition_penalty: Above 1, tokens that are already in the text become less probable.
+        presence_penalty: A number that is subtracted from the logits of tokens that are in the text.
+        frequency_penalty: A number that is subtracted once for each time that a token is in the text.
+        penalty_last_n: These three look at so many last tokens of the text; -1: at all, 0: at none.
+        dry_multiplier: Above 0, a token that continues a repetition of n tokens is penalized by
+            dry_multiplier * dry_base ** (n - dry_allowed_length).
+        dry_base: See `dry_multiplier`.
+        dry_allowed_length: Shorter repetitions are not penalized.
+        dry_last_n: Look for repetitions in so many last tokens; -1: in all.
+        dry_breakers: A repetition does not extend over tokens that contain one of these texts.
+        logit_bias: Numbers to add to the logits of some tokens.
+        seed: The same seed gives the same text; None: a random seed.
     """
 
     temperature: float = 0.0

@@ -25,9 +25,14 @@ Logits: TypeAlias = np.ndarray[Any, Any]
 
 
 class Session:
-    """One conversation. Only the new part of a prompt is run: the common prefix is in the KV state.
+    """One conversation. `LanguageModel.session` makes it.
 
-    A new turn ends an earlier one that is not finished.
+    Pass the whole conversation each time. Only the part after the common beginning is computed: the rest is
+    in the KV state. A new turn ends an earlier one that is not finished.
+
+    Attributes:
+        tokens: The tokens in the KV state.
+        messages: The messages of the last prompt and its answer, if the prompt was messages.
     """
 
     def __init__(self, model: LanguageModel) -> None:
@@ -36,16 +41,17 @@ class Session:
         self._state = model.sessions.new_state(model.decoder)
         self._turn: weakref.ref[Stream] | None = None
         self._lock = threading.RLock()
-        self.tokens: list[int] = []  # the tokens in the KV state
-        self.messages: list[dict[str, Any]] = []  # of the last prompt that had messages, and its answer
+        self.tokens: list[int] = []
+        self.messages: list[dict[str, Any]] = []
 
     def stream(self, prompt: Prompt, *, allow_special: bool = False, **options: Unpack[Options]) -> Stream:
-        """Stream the answer to the whole conversation."""
+        """Stream the answer to the whole conversation. See `LanguageModel.stream`."""
         return self._model.stream(prompt, session=self, allow_special=allow_special, **options)
 
     def generate(
         self, prompt: Prompt, *, allow_special: bool = False, **options: Unpack[Options]
     ) -> Generation:
+        """Generate the answer to the whole conversation. See `LanguageModel.generate`."""
         return self._model.generate(prompt, session=self, allow_special=allow_special, **options)
 
     def reset(self) -> None:
@@ -57,7 +63,7 @@ class Session:
     def save(self, path: str | Path) -> None:
         """Write the messages, the tokens and their KV state to a file. An unfinished turn is ended.
 
-        `LanguageModel.load_session` reads the file.
+        `LanguageModel.load_session` reads the file. It is about as large as the KV state of its tokens.
         """
         with self._lock:
             self._end_turn()

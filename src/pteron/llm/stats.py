@@ -10,19 +10,29 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts and wall-clock seconds of one generation, including sampling, without tokenization."""
+    """Counts and wall-clock seconds of one generation, including sampling, without tokenization.
+
+    Attributes:
+        prompt_tokens: The tokens of the prompt.
+        cached_tokens: The tokens of the prompt that were already in the session.
+        generated_tokens: The tokens of the answer.
+        time_to_first_token: Seconds until the first token.
+        generation_seconds: Seconds after the first token.
+        gpu_nbytes: Bytes on the device, of all programs and sessions.
+        shifts: How often the oldest part of the conversation was dropped because the context was full.
+    """
 
     prompt_tokens: int
-    cached_tokens: int  # tokens of the prompt that were already in the session
+    cached_tokens: int
     generated_tokens: int
     time_to_first_token: float
-    generation_seconds: float  # after the first token
-    gpu_nbytes: int  # allocated on the device by all programs and sessions
-    shifts: int = 0  # how often the oldest part of the conversation was dropped: the context was full
+    generation_seconds: float
+    gpu_nbytes: int
+    shifts: int = 0
 
     @property
     def prompt_tokens_per_second(self) -> float:
-        """0 if the prompt was not read completely."""
+        """The speed of reading the prompt, without cached tokens. 0 if it was not read completely."""
         return (
             _rate(self.prompt_tokens - self.cached_tokens, self.time_to_first_token)
             if self.generated_tokens
@@ -31,7 +41,7 @@ class Stats:
 
     @property
     def generation_tokens_per_second(self) -> float:
-        """Without the first token, which the prompt has computed."""
+        """The speed of generation, without the first token, which reading the prompt has computed."""
         return _rate(self.generated_tokens - 1, self.generation_seconds)
 
     def __str__(self) -> str:

@@ -21,14 +21,21 @@ from pteron.method import Method
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Seconds of a normal call, measured in the calling thread."""
+    """Seconds of a normal call, measured in the calling thread.
 
-    prepare: float  # reading the inputs, planning, uploading
-    encode: float  # recording and submitting the kernels
-    rest: float  # waiting for the GPU, reading back
+    Attributes:
+        prepare: Reading the inputs, planning, uploading.
+        encode: Recording and submitting the kernels.
+        rest: Waiting for the GPU, reading back.
+    """
+
+    prepare: float
+    encode: float
+    rest: float
 
     @property
     def wall(self) -> float:
+        """The time of the whole call."""
         return self.prepare + self.encode + self.rest
 
 
@@ -68,16 +75,29 @@ class OpProfile:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
+    """Where the time of a call goes.
+
+    Attributes:
+        method: The name of the method.
+        adapter: The GPU.
+        calls: The number of measured calls.
+        host: Medians of normal calls, on the host.
+        cpu_seconds: CPU time of such a call, in all threads of the process.
+        nodes: The nodes that run kernels, in program order.
+        timeline: The phases of one call. None if the GPU has no timestamps.
+    """
+
     method: str
     adapter: str
     calls: int
-    host: Host  # medians of normal calls
-    cpu_seconds: float  # CPU time of such a call, all threads of the process
-    nodes: tuple[NodeProfile, ...]  # the nodes with dispatches, in program order
+    host: Host
+    cpu_seconds: float
+    nodes: tuple[NodeProfile, ...]
     timeline: Timeline | None
 
     @property
     def has_timestamps(self) -> bool:
+        """Whether the GPU can measure the time of a kernel."""
         return self.timeline is not None
 
     @property
@@ -122,9 +142,25 @@ def profile(
     repeat: int = 5,
     progress: Callable[[int, int], None] | None = None,
 ) -> Profile:
-    """Call a method several times: first normally, then with a timestamp around every kernel.
+    """Measure where the time of a call goes.
 
-    progress: is told between calls how many are done, and how many there are.
+    The method is called several times normally, and then several times with a timestamp around every kernel.
+
+    Args:
+        method: The method to call.
+        inputs: Its inputs.
+        repeat: The number of calls of each kind.
+        progress: A function that is called between calls, with the number of calls done and of all calls.
+
+    Returns:
+        Times on the host, and the time of each node on the GPU, if the GPU has timestamps.
+
+    Example:
+        ```python
+        profile = pteron.profile(program.method("forward"), [x])
+        for op in profile.by_op():
+            print(op.op, op.seconds)
+        ```
     """
     tell = progress or (lambda done, total: None)
     device = method.device

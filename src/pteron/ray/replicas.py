@@ -22,12 +22,17 @@ def serve_app(
     deployment: dict[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """An application for `ray.serve.run`, with the OpenAI API of `pteron serve`.
+    """Make an application for `ray.serve.run`, with the OpenAI API of `pteron serve`.
 
-    model: a path that every machine has. name: the model's name in requests. Default: the file's.
-    device: the adapter of every replica. load: options of `pteron.llm.load` or `load_embedder`.
-    deployment: options of `ray.serve.deployment`. By default, requests with one `x-session-id` header go to
-        one replica. The other options are those of `pteron.server.create_app`.
+    Args:
+        model: A path that every machine has.
+        name: The model's name in requests. Default: the name of the file.
+        replicas: The number of processes with the model.
+        device: The adapter of every replica.
+        load: Options of `pteron.llm.load` or `load_embedder`.
+        deployment: Options of `ray.serve.deployment`. By default, requests with one `x-session-id` header go
+            to one replica.
+        **options: The options of `pteron.server.create_app`.
     """
     with needs("ray", "to serve on Ray"):
         from ray import serve

@@ -27,14 +27,21 @@ __all__ = ["CheckReport", "Finding", "check", "problems_of"]
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The problems of a program. Equal problems are one finding, with all places where they occur."""
+    """The problems of a program.
+
+    Attributes:
+        methods: The names of all methods.
+        operators: The number of operator calls in all methods.
+        findings: The problems. Equal problems are one finding, with all places where they occur.
+    """
 
     methods: tuple[str, ...]
-    operators: int  # operator calls in all methods
+    operators: int
     findings: tuple[Finding, ...]
 
     @property
     def runs(self) -> bool:
+        """Whether Pteron can run the program."""
         return not self.findings
 
     def __str__(self) -> str:
@@ -57,9 +64,24 @@ def check(
     data_path: str | Path | Iterable[str | Path] | None = None,
     max_nodes: int = MAX_NODES,
 ) -> CheckReport:
-    """Check all methods of a `.pte` file (a path, bytes, or an open binary file).
+    """Find everything that prevents a program from running. It needs no GPU.
 
-    max_nodes: the maximum number of nodes in all methods together. See `load`.
+    Args:
+        source: A `.pte` file: a path, bytes, or an open binary file.
+        data_path: The `.ptd` file or files with its weights.
+        max_nodes: The maximum number of nodes in all methods together. See `load`.
+
+    Returns:
+        A report with all problems of all methods.
+
+    Raises:
+        FormatError: The file is damaged, or is not a `.pte` file.
+
+    Example:
+        ```python
+        report = pteron.check("model.pte")
+        report.runs, report.findings
+        ```
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
     with ProgramFile.open(source, paths) as file:

@@ -11,15 +11,16 @@ from pteron.segments.analysis import TokenRows
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How many sequences a call may run.
+    """How many sequences a call may run: an option of `pteron.load`.
 
-    most: the largest number of segments in a call.
-    slots: the number of conversations that can have KV caches at the same time. Default: `most`.
-    memory: the most bytes for the KV caches of all slots. If they are not enough, there are fewer slots, but
-        at least one. Default: no limit.
-    last_rows: outputs have only the last row of each segment. The layers after the last attention then run
-        only on these rows.
-    required: refuse a program that cannot run several sequences. Otherwise it runs one at a time.
+    Attributes:
+        most: The largest number of segments in a call.
+        slots: The number of conversations that can have KV caches at the same time. Default: `most`.
+        memory: The most bytes for the KV caches of all slots. If they are not enough, there are fewer slots,
+            but at least one. Default: no limit.
+        last_rows: Outputs have only the last row of each segment. The layers after the last attention then
+            run only on these rows.
+        required: Refuse a program that cannot run several sequences. Otherwise it runs one at a time.
     """
 
     most: int

@@ -47,20 +47,25 @@ def create_app(
     memory: int | None = None,
     limits: Limits | None = None,
 ) -> Starlette:
-    """An ASGI application for language models and embedders. `make_server` also limits connections.
+    """Make an ASGI application with the OpenAI API. Use it to mount the API in your own server.
 
-    models: a loaded model, or files that are loaded when a request asks for them.
-    name: the name of a loaded model. A request without a name gets the first model.
-    sessions: the number of answers at the same time, for each model, each with its own KV state.
-    kv_memory: the most bytes for the KV caches of a model. If they are not enough for so many sessions, there
-        are fewer.
-    queue: the number of requests that may wait for each model; more get status 429.
-    api_key: the key that clients must send. hosts: the accepted Host headers (None: any).
-    allow_special: messages may write control tokens (see `LanguageModel.encode`).
-    context_policy: what to do when the context is full (see `AnswerOptions`).
-    cors: the origins of web pages that may use the server, such as https://app.example; "*": any.
-    idle_seconds: files that were not used for so long are unloaded. None: never.
-    memory: the most bytes on the GPU for all models. Idle models are unloaded to make room.
+    `make_server` also limits connections.
+
+    Args:
+        models: A loaded model, or files that are loaded when a request asks for them.
+        name: The name of a loaded model. A request without a name gets the first model.
+        sessions: The number of answers at the same time, for each model. Each has its own KV state.
+        kv_memory: The most bytes for the KV caches of a model. If they are not enough for so many sessions,
+            there are fewer.
+        queue: The number of requests that may wait for each model. More get status 429.
+        api_key: The key that clients must send. Default: none is needed.
+        hosts: The accepted `Host` headers. Default: any.
+        allow_special: Messages may write control tokens (see `LanguageModel.encode`).
+        context_policy: What to do when the context is full (see `AnswerOptions`).
+        cors: The origins of web pages that may use the server, such as `https://app.example`; `"*"`: any.
+        idle_seconds: Files that were not used for so long are unloaded. Default: never.
+        memory: The most bytes on the GPU for all models. Idle models are unloaded to make room.
+        limits: Limits on requests and connections.
     """
     origins = [_checked_origin(origin) for origin in cors]
     metrics = Metrics()
@@ -121,9 +126,16 @@ def make_server(
     log_format: LogFormat = "plain",
     **options: Any,
 ) -> Server:
-    """A server to `run()`. The other options are those of `create_app`.
+    """Make a server. Its method `run()` serves until the process is interrupted.
 
-    log_format: "json" writes one JSON object a line.
+    Args:
+        models: A loaded model, or files that are loaded when a request asks for them.
+        host: The address to listen on.
+        port: The port to listen on.
+        limits: Limits on requests and connections.
+        log_level: The level of uvicorn's log.
+        log_format: `"plain"`, or `"json"`: one JSON object per line.
+        **options: The options of `create_app`.
     """
     # A web page can make a browser call a local server under another host name: accept only local names.
     options.setdefault("hosts", LOOPBACK if host in LOOPBACK else None)
@@ -133,7 +145,18 @@ def make_server(
 
 
 def serve(models: Model | Sequence[ModelFile], **options: Any) -> None:
-    """Serve models until the process is interrupted. The options are those of `make_server`."""
+    """Serve models until the process is interrupted.
+
+    Args:
+        models: A loaded model, or files that are loaded when a request asks for them.
+        **options: The options of `make_server`.
+
+    Example:
+        ```python
+        with pteron.llm.load("model.gguf", segments=8) as llm:
+            pteron.server.serve(llm, name="small", sessions=8, port=8080)
+        ```
+    """
     limits: Limits = options.setdefault("limits", Limits())
     _allow_open_files(limits.connections + 100)
     # How long the event loop waits for Python's lock while the scheduler's thread computes.

@@ -24,11 +24,13 @@ KINDS: Mapping[type[Any], str] = {LanguageModel: "a language model", Embedder: "
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model that can be loaded.
+    """A model that the server can load.
 
-    open: loads the model; leaving the context closes it.
-    nbytes: about what it needs on the GPU. Once it was loaded, the catalog knows more.
-    keep: it is loaded at once, and stays loaded.
+    Attributes:
+        name: Its name in requests.
+        open: A function that loads the model. It returns a context manager, which closes the model.
+        nbytes: About how much it needs on the GPU. After the first load, the measured size is used.
+        keep: The model is loaded at once, and stays loaded.
     """
 
     name: str

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes are in bytes, times in seconds.
+    """Limits on requests and connections. Sizes are in bytes, times in seconds.
 
-    body: the largest request; bodies: what all requests that are still arriving may hold together.
-    header_seconds: for the head of a request; body_seconds: for the rest of it.
-    write_seconds: for a client to read some of an answer that is ready.
-    connections: the maximum; beyond it, the one that has waited longest for its request is closed.
+    Attributes:
+        body: The largest request.
+        bodies: What all requests that are still arriving may hold together.
+        header_seconds: How long the head of a request may take.
+        body_seconds: How long the rest of a request may take.
+        write_seconds: How long a client may take to read a part of its answer.
+        connections: The maximum number. Beyond it, the connection that has waited longest without a complete
+            request is closed.
     """
 
     body: int = 4 << 20

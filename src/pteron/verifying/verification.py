@@ -42,15 +42,28 @@ def verify(
 ) -> VerifyReport:
     """Compare what a program computes on this device with a reference.
 
-    program: a `.pte` file or a loaded program.
-    reference: a torch module, an exported program or a .pt2 file: the outputs of the whole program are
-        compared with its outputs. None: each node is compared, with its real inputs.
-    inputs: the inputs of one call. Default: random inputs at several live shapes.
-    against: what computes a node again. "torch"; "portable" (the kernels that every device can run, on this
-        device); or the name of another adapter. Default: torch if it is installed, else portable.
-    all_routes: verify all kernels that fit, not only those that a call uses.
-    save: a folder for the node and the inputs of each failure, to attach to a bug report.
-    progress: is told between nodes how many calls are done, and how many there are.
+    Args:
+        program: A `.pte` file or a loaded program.
+        reference: A torch module, an exported program or a `.pt2` file. The outputs of the whole program are
+            compared with its outputs. Default: each node is compared by itself, with its real inputs.
+        inputs: The inputs of one call. Default: random inputs at several live shapes.
+        method: The method to verify.
+        against: What computes a node again: `"torch"`; `"portable"` (the kernels that every device can run,
+            on this device); or the name of another adapter. Default: torch if it is installed, else portable.
+        all_routes: Verify all kernels that fit, not only those that a call uses.
+        save: A folder for the node and the inputs of each failure, to attach to a bug report.
+        device: An adapter's index or part of its name, or an open device.
+        seed: The seed of random inputs.
+        progress: A function that is called between calls, with the number of calls done and of all calls.
+
+    Returns:
+        A report. `report.ok` says whether every verified result is right.
+
+    Example:
+        ```python
+        report = pteron.verify("model.pte")
+        report.ok, report.first_bad, report.worst(5)
+        ```
     """
     if reference is not None:
         with _opened(program, device) as loaded:

@@ -11,24 +11,41 @@ from pteron.ir.values import Shape
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """One node at one live shape, by one route. `share` is its worst error, relative to the allowed error."""
+    """The result of one node at one live shape, by one route.
+
+    Attributes:
+        index: The number of the node.
+        op: The operator.
+        route: The name of the route.
+        kernels: The kernels of the route.
+        reads: The live shapes of its inputs.
+        reference: What computed the expected values. Empty if nothing could; `note` then says why.
+        share: The largest error, relative to the allowed error. Above 1, the node is wrong.
+        output: The number of the output with the largest error.
+        element: The element with the largest error.
+        expected: Its expected value.
+        found: Its value on this device.
+        note: Why the node was not verified.
+        saved: Where the failure was saved.
+    """
 
     index: int
     op: str
     route: str
     kernels: tuple[str, ...]
-    reads: tuple[Shape, ...]  # live shapes
-    reference: str  # empty: nothing could compute it, and `note` says why
+    reads: tuple[Shape, ...]
+    reference: str
     share: float
     output: int
     element: tuple[int, ...]
     expected: float
     found: float
     note: str = ""
-    saved: str = ""  # where the failure was saved
+    saved: str = ""
 
     @property
     def is_bad(self) -> bool:
+        """Whether the error is larger than allowed, or is NaN."""
         return not self.share <= 1
 
     def __str__(self) -> str:
@@ -45,21 +62,33 @@ class NodeResult:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
+    """The results of a verification. `print(report)` shows a summary.
+
+    Attributes:
+        method: The name of the method.
+        adapter: The GPU.
+        shapes: The live shapes of the inputs, one entry per call.
+        results: All results, in program order.
+    """
+
     method: str
     adapter: str
-    shapes: tuple[dict[str, Any], ...]  # the live shapes of the inputs, one entry per call
+    shapes: tuple[dict[str, Any], ...]
     results: tuple[NodeResult, ...]
 
     @property
     def ok(self) -> bool:
+        """Whether every verified result is right."""
         return self.first_bad is None
 
     @property
     def bad(self) -> list[NodeResult]:
+        """The wrong results."""
         return [result for result in self.results if result.is_bad]
 
     @property
     def first_bad(self) -> NodeResult | None:
+        """The first wrong result in program order: the place where the error arises."""
         return next(iter(self.bad), None)
 
     @property
@@ -68,10 +97,12 @@ class VerifyReport:
         return [result for result in self.results if not result.reference]
 
     def worst(self, count: int) -> list[NodeResult]:
+        """The results with the largest errors, relative to the allowed error."""
         verified = (result for result in self.results if result.reference)
         return sorted(verified, key=lambda result: -result.share)[:count]
 
     def as_json(self) -> dict[str, Any]:
+        """The report as `pteron verify --json` prints it."""
         return {
             "ok": self.ok,
             "method": self.method,

@@ -26,11 +26,21 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A GPU that can run programs."""
+    """A GPU that can run programs.
+
+    Attributes:
+        index: Its number, which `--device` and `device=` take.
+        name: The name that the driver gives.
+        kind: `DiscreteGPU`, `IntegratedGPU`, `Unknown` or `CPU` (a software adapter).
+        backend: `Vulkan`, `Metal` or `D3D12`.
+        driver: The driver and its version.
+        features: WebGPU features, such as `subgroup` or `shader-f16`.
+        limits: WebGPU limits by name.
+    """
 
     index: int
     name: str
-    kind: str  # DiscreteGPU, IntegratedGPU, Unknown or CPU
+    kind: str
     backend: str
     driver: str
     features: frozenset[str] = field(repr=False)
@@ -39,6 +49,7 @@ class Adapter:
 
     @property
     def is_software(self) -> bool:
+        """Whether it runs on the CPU."""
         return self.kind == "CPU"
 
     def __str__(self) -> str:
@@ -47,7 +58,11 @@ class Adapter:
 
 @cache
 def adapters() -> tuple[Adapter, ...]:
-    """The usable adapters, best first."""
+    """List the usable adapters, best first: discrete GPUs, integrated GPUs, software adapters.
+
+    Raises:
+        DeviceError: wgpu cannot be loaded.
+    """
     try:
         import wgpu
     except (ImportError, OSError) as error:

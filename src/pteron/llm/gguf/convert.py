@@ -57,18 +57,29 @@ def convert(
     group_size: int = 32,
     progress: Progress | None = None,
 ) -> Conversion:
-    """Convert a language model or an embedder to a `.pte` program.
+    """Convert a language model or an embedder to a `.pte` program. torch is not needed.
 
-    source: a GGUF file, or a folder of Hugging Face (config.json, safetensors, tokenizer.json).
-    max_seq_len: the most tokens that one call takes. An embedder takes a text in one call: see max_context.
-    max_context: the most tokens of a text; no more than the model was trained for.
-    quantize: round weights that the source has as floats to "8bit" or "4bit", with a scale and a minimum for
-        every 32. By default all weights are those of the source.
-    stock: use only operators that stock ExecuTorch knows. Weights are then rounded to 4 bits, in groups of
-        `group_size`, by a different method.
-    progress: called with the share that is done and what is being done.
+    The file is written completely or not at all. It contains the tokenizer and the chat template.
 
-    The file appears whole or not at all. Tokenizer and chat template are inside it.
+    Args:
+        source: A GGUF file, or a Hugging Face folder (`config.json`, safetensors, `tokenizer.json`).
+        pte_path: The file to write.
+        max_seq_len: The most tokens that one call takes. An embedder takes a text in one call: see
+            max_context.
+        max_context: The most tokens of a text. It is limited to what the model was trained for.
+        quantize: Round weights that are floats in the source to `"8bit"` or `"4bit"`, with a scale and a
+            minimum for every 32 weights. By default all weights are those of the source.
+        stock: Use only operators that stock ExecuTorch knows. Weights are then rounded to 4 bits, in groups
+            of `group_size`, by a different method.
+        group_size: The number of weights that share a scale, with `stock`.
+        progress: A function that is called with the finished share (0 to 1) and the name of the current step.
+
+    Returns:
+        What was written: path, name, family, size.
+
+    Raises:
+        UnsupportedError: The family of the model is not supported.
+        FormatError: The source is damaged.
     """
     report = progress or (lambda share, what: None)
     report(0, "reading")
