@@ -14,7 +14,7 @@ from torch import nn
 import pteron
 from pteron.arrays import convert_constant
 from pteron.devices import Device
-from pteron.fusion import PASSES, chains, fuse, sibling_linears
+from pteron.fusion import PASSES, chains, fuse, large_weights
 from pteron.fusion.chains import compose
 from pteron.gpu.placement import Placement
 from pteron.ir.dtypes import DType
@@ -396,7 +396,7 @@ def test_a_weight_that_other_nodes_read_is_not_joined() -> None:
 
 
 def test_joined_weights_are_not_larger_than_a_device_can_bind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sibling_linears, "LARGEST_NBYTES", 2 * 8 * 32)
+    monkeypatch.setattr(large_weights, "LARGEST_NBYTES", 2 * 8 * 32)
     s = Sketch()
     _, outs = linears_q4(s, 32, 32, 32, 32)
     assert [len(node.writes) for node in fuse(s.finish(*outs)).nodes] == [2, 2]

@@ -1,4 +1,4 @@
-"""Passes that replace several nodes of a graph by one. Each pass can be switched off.
+"""Passes that replace nodes of a graph, mostly several by one. Each pass can be switched off.
 
 A pass looks for a pattern of nodes, not for a model. The replacement gives the same numbers.
 """
@@ -11,6 +11,7 @@ from pteron.fusion import (
     add_rms_norm,
     chains,
     dequantized_weights,
+    large_weights,
     linear_weights,
     packed_convolutions,
     rotary_cache,
@@ -25,6 +26,7 @@ PASSES: Mapping[str, Callable[[Graph], Graph]] = {
     "packed_convolutions": packed_convolutions.fuse,
     "dequantized_weights": dequantized_weights.fuse,
     "sibling_linears": sibling_linears.fuse,
+    "large_weights": large_weights.fuse,
     "add_rms_norm": add_rms_norm.fuse,
     "rotary_cache": rotary_cache.fuse,
     "chains": chains.fuse,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pteron.ir import op as registry
@@ -12,20 +12,21 @@ from pteron.ir.values import Arg, Graph, Node, Tensor, ValueId, values_in
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A node that replaces several nodes. It has the condition (`when`) of the first of them."""
+    """A node that replaces one or more nodes. It has the condition (`when`) of the first of them."""
 
     name: str
     args: tuple[Arg, ...]
     replaces: tuple[Node, ...]
 
 
-def rebuild(graph: Graph, replacements: Mapping[int, Replacement]) -> Graph:
-    """The graph with replacements. The key is the index of the node whose position the replacement gets."""
-    gone = {node.index for r in replacements.values() for node in r.replaces}
+def rebuild(graph: Graph, replacements: Mapping[int, Replacement | Sequence[Replacement]]) -> Graph:
+    """The graph with replacements. The key is the index of the node whose position they get."""
+    new = {index: [r] if isinstance(r, Replacement) else r for index, r in replacements.items()}
+    gone = {node.index for rs in new.values() for r in rs for node in r.replaces}
     nodes: list[Node] = []
     for node in graph.nodes:
-        if node.index in replacements:
-            nodes.append(_node(len(nodes), replacements[node.index]))
+        if node.index in new:
+            nodes.extend(_node(len(nodes) + i, each) for i, each in enumerate(new[node.index]))
         elif node.index not in gone:
             nodes.append(replace(node, index=len(nodes)))
     return replace(graph, nodes=nodes)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pteron.fusion import large_weights
 from pteron.fusion.edit import Replacement, Uses, rebuild
 from pteron.ir.constants import joined_constant
 from pteron.ir.dispatch import Route
@@ -24,9 +25,6 @@ from pteron.ops.linear_int8 import int8_weights
 from pteron.ops.linear_q4 import product_q4
 from pteron.ops.matmul import linear_product
 from pteron.ops.outputs import MAX_OUTPUTS
-
-# The largest size of a joined weight: every WebGPU device can bind a buffer of this size.
-LARGEST_NBYTES = 128 << 20
 
 
 @op("pteron.linears_q4gsw", work=multiplies("x"))
@@ -157,7 +155,7 @@ def _groups(graph: Graph, uses: Uses) -> Iterator[list[Linear]]:
 
 def _has_room(group: list[Linear], another: Linear) -> bool:
     nbytes = sum(each.weight.max_nbytes for each in (*group, another))
-    return len(group) < MAX_OUTPUTS and nbytes <= LARGEST_NBYTES
+    return len(group) < MAX_OUTPUTS and nbytes <= large_weights.LARGEST_NBYTES
 
 
 def _size(tensor: Tensor, axis: int) -> Shape:

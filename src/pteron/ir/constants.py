@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from pteron.ir.values import Arg, Constant, Graph, Joined, Tensor
+from pteron.ir.dtypes import host_itemsize
+from pteron.ir.values import Arg, Constant, Graph, Joined, Tensor, numel
 
 
 def permutation(source: Tensor, dims: Arg) -> tuple[int, ...]:
@@ -25,6 +27,22 @@ def permuted_constant(graph: Graph, source: Tensor, places: Sequence[int]) -> Te
     shape = tuple(source.max_shape[d] for d in places)
     permuted = Constant(constant.data, constant.host_type, order)
     return graph.tensor(source.dtype, shape, f"{source.name}.permuted", permuted)
+
+
+def can_take_rows(tensor: Tensor) -> bool:
+    """Whether `constant_rows` can be called: the file has the rows of the constant one after another."""
+    constant = tensor.constant
+    return isinstance(constant, Constant) and constant.dim_order in ((), tuple(range(len(tensor.max_shape))))
+
+
+def constant_rows(graph: Graph, source: Tensor, rows: range) -> Tensor:
+    """Some rows of a constant: a region of its region of the file."""
+    constant = source.constant
+    assert isinstance(constant, Constant)
+    shape = (len(rows), *source.max_shape[1:])
+    nbytes = numel(shape[1:]) * host_itemsize(constant.host_type)
+    part = replace(constant, data=constant.data[rows.start * nbytes : rows.stop * nbytes])
+    return graph.tensor(source.dtype, shape, f"{source.name}[{rows.start}:{rows.stop}]", part)
 
 
 def joined_constant(graph: Graph, parts: Sequence[Tensor], axis: int) -> Tensor:

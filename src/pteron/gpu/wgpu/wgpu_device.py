@@ -140,7 +140,7 @@ class WgpuDevice:
         if nbytes > limit:
             raise OutOfMemory(
                 f"{label} needs {nbytes:,} bytes, but {self.adapter.name} binds at most {limit:,} at once: "
-                "export the program with a smaller maximum shape"
+                "export the program with a smaller maximum shape or smaller weights, or use another adapter"
             )
         usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
         return self._buffer(nbytes, usage, label)
