@@ -2,7 +2,8 @@
 .PHONY: demo test test-all cluster conformance soak zoo fuzz docs bench lint format setup clean
 
 PY := .venv/bin/python
-PYTEST := $(PY) -m pytest -n 2 --dist loadgroup -q
+# A file stays in one worker, so its exported programs are made once and no worker waits for another.
+PYTEST := $(PY) -m pytest -n 2 --dist loadfile -q
 
 demo:
 	@bash scripts/setup.sh llm
