@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up everything they need (see scripts/setup.sh).
-.PHONY: demo test test-all cluster conformance soak zoo fuzz docs bench lint format setup clean
+.PHONY: demo test test-all cluster conformance soak zoo fuzz docs site bench lint format setup clean
 
 PY := .venv/bin/python
 # A file stays in one worker, so its exported programs are made once and no worker waits for another.
@@ -50,6 +50,10 @@ zoo: setup
 docs: setup
 	$(PY) -m tests.support.operators.portable
 	$(PY) -m tests.support.operators.docs
+
+# Build the documentation into build/site, without a network. `python -m http.server -d build/site` shows it.
+site: setup
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 # Compare Pteron with other libraries: see benchmarks/README.md. Example: ARGS="--only rms_norm".
 bench: setup

@@ -153,7 +153,7 @@ def main() -> None:
         elapsed = 1000 * (time.perf_counter() - start)
         with torch.no_grad(), quiet_stderr():
             want = model(tokens, torch.tensor([position]))
-        error = float((torch.from_numpy(got) - want).abs().max())
+        error = float((got - want).abs().max())
         worst = max(worst, error)
         table.add_row(
             "decode" if length == 1 else "prefill",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -16,7 +17,6 @@ from math import log
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pteron import user_cache
 from pteron.gpu.wgpu.adapters import Adapter
 from pteron.pte.container import write_file
 
@@ -46,7 +46,8 @@ class Tuning:
 
 
 def cache_path() -> Path:
-    return user_cache.folder() / "tuning.json"
+    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(folder) / "pteron" / "tuning.json"
 
 
 def read(adapter: Adapter) -> Tuning | None:

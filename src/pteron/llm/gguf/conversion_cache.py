@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pteron import user_cache
 from pteron.errors import InputError
 from pteron.llm.gguf.convert import Progress, convert
 from pteron.llm.hf.settings import folder_name
@@ -33,7 +32,8 @@ class Entry:
 
 
 def folder() -> Path:
-    return user_cache.folder() / "models"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "pteron" / "models"
 
 
 def converted(model: str | Path, *, max_context: int | None = None, progress: Progress | None = None) -> Path:

@@ -1,0 +1,81 @@
+"""Links, commands and environment variables in the documents are right."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+
+from pteron.cli.commands import app
+from tests.support.documents import DOCUMENTS, ROOT, anchors, commands, links, text_of
+
+# Pages that are made when the site is built.
+GENERATED = {"docs/commands.md"}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    folder = (ROOT / document).parent
+    for target in links(document):
+        path, _, anchor = target.partition("#")
+        file = (folder / path).resolve() if path else ROOT / document
+        name = file.relative_to(ROOT).as_posix()
+        if name in GENERATED:
+            continue
+        assert file.exists(), f"{document}: {target}: there is no such file"
+        assert not anchor or anchor in anchors(name), f"{document}: {target}: there is no such heading"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_commands_exist(document: str) -> None:
+    root: Any = typer.main.get_command(app)
+    for words in commands(document):
+        name = words[1] if len(words) > 1 else ""
+        if name.startswith("-") or name.isupper():  # pteron --version, pteron COMMAND
+            continue
+        command = root.commands.get(name)
+        assert command, f"{document}: {' '.join(words)}: there is no such command"
+        nested = getattr(command, "commands", {})
+        if nested and len(words) > 2:
+            command = nested[words[2]]
+        known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)} | {"--help"}
+        for word in words[2:]:
+            option = word.split("=")[0]
+            if re.match(r"--?[a-z]", option):
+                assert option in known, f"{document}: {' '.join(words)}: there is no option {option}"
+
+
+def test_the_page_of_environment_variables_is_complete() -> None:
+    page = text_of("docs/environment.md")
+    for name in sorted(set(_variables())):
+        assert f"`{name}`" in page, f"docs/environment.md does not describe {name}"
+
+
+def _variables() -> Iterator[str]:
+    """The environment variables that the source names: in `os.environ` and in options of commands."""
+    for path in (ROOT / "src").rglob("*.py"):
+        source = path.read_text("utf-8")
+        if "environ" in source or "envvar" in source:
+            yield from _names(path, ast.parse(source))
+
+
+def _names(path: Path, tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if re.fullmatch(r"(PTERON|XDG|HF|RAY|TOKENIZERS)_[A-Z_]+", node.value):
+                yield node.value
+        elif isinstance(node, ast.keyword) and node.arg == "envvar":
+            assert isinstance(node.value, ast.Constant), f"{path}: write the name of the variable there"
+
+
+def test_the_files_of_github_are_yaml() -> None:
+    files = sorted((ROOT / ".github").rglob("*.yml"))
+    assert files
+    for file in files:
+        assert isinstance(yaml.safe_load(file.read_text("utf-8")), dict), file
