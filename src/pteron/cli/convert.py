@@ -28,6 +28,12 @@ def convert(
     max_context: Annotated[
         int, typer.Option(min=1, help="The maximum number of tokens in a conversation.")
     ] = 2048,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            "--batch", min=1, help="The maximum number of texts in one call of an embedder. Default: up to 32."
+        ),
+    ] = None,
     quantize: Annotated[
         WeightBits | None,
         typer.Option("--quantize", help="Round weights that are floats. Default: keep all as they are."),
@@ -49,6 +55,7 @@ def convert(
             output,
             max_seq_len=max_seq_len,
             max_context=max_context,
+            batch=batch,
             quantize=None if quantize is None else quantize.value,
             stock=stock,
             progress=report,

@@ -6,8 +6,7 @@ Texts of similar meaning have similar vectors.
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,12 @@ from pteron.llm.model import DESCRIPTION, Companions, model_file
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker
 from pteron.loading import load as load_program
 from pteron.loading import portable_source
+from pteron.method import IOInfo
 from pteron.program import Program
 from pteron.pte import ProgramFile
 
 Vectors = NDArray[np.float32]
 
-IN_FLIGHT = 2  # texts that the GPU has at once: while it works, the next one is prepared
 LONG = 64  # how many times longer than the limit a text may be that is to be cut
 
 
@@ -77,6 +76,13 @@ def load_embedder(
         raise
 
 
+def _are_of_an_embedder(inputs: Sequence[IOInfo], outputs: Sequence[IOInfo]) -> bool:
+    """Tokens [B, S], perhaps a mask of the same shape, and vectors [B, width]. Older files have no mask."""
+    shapes = {info.max_shape for info in inputs}
+    ranks = [len(info.max_shape) for info in (*inputs, *outputs)]
+    return len(inputs) in (1, 2) and len(outputs) == 1 and len(shapes) == 1 and set(ranks) == {2}
+
+
 def is_embedder(path: Path) -> bool:
     """Whether a `.pte` file is an embedder that `pteron convert` wrote."""
     with ProgramFile.open(path) as file:
@@ -107,13 +113,13 @@ class Embedder:
         self.origin: partial[Embedder] | None = None  # how to load it again, for pickling
         self.method = program.method("forward")
         inputs, outputs = self.method.inputs, self.method.outputs
-        shapes = [i.max_shape for i in inputs], [o.max_shape for o in outputs]
-        if [len(s) for s in shapes[0]] != [2] or [len(s) for s in shapes[1]] != [2]:
+        if not _are_of_an_embedder(inputs, outputs):
             found = ", ".join(f"{i.dtype}{list(i.max_shape)}" for i in inputs)
             raise UnsupportedError(
-                "an embedder has forward(tokens [1, S]) and returns a vector [1, width], but this program "
-                f"has forward({found}): for a language model, use pteron.llm.load"
+                "an embedder has forward(tokens [B, S], mask [B, S]) and returns vectors [B, width], but this "
+                f"program has forward({found}): for a language model, use pteron.llm.load"
             )
+        self.batch: int = inputs[0].max_shape[0]  # texts in a call
         self.max_length: int = inputs[0].max_shape[1]
         self.width: int = outputs[0].max_shape[1]
 
@@ -138,21 +144,15 @@ class Embedder:
         return [self._tokens(number, text, truncate) for number, text in enumerate(texts)]
 
     def vectors(self, rows: Sequence[Sequence[int]]) -> Vectors:
-        """The vectors of texts that are tokens: float32 [number of texts, width]."""
+        """The vectors of texts that are tokens: float32 [number of texts, width].
+
+        Texts of similar length run in one call, at most `batch` of them.
+        """
         vectors = np.empty((len(rows), self.width), np.float32)
-        for number, vector in enumerate(self._run(rows)):
+        arrays = (np.array(row, np.int64) for row in rows)
+        for number, vector in enumerate(self.program.map(arrays)):
             vectors[number] = vector
         return vectors
-
-    def _run(self, rows: Sequence[Sequence[int]]) -> Iterator[Any]:
-        """The vector of each row of tokens, in order."""
-        waiting: deque[Any] = deque()
-        for row in rows:
-            if len(waiting) == IN_FLIGHT:
-                yield waiting.popleft().result()[0]
-            waiting.append(self.method.submit(np.array([row], np.int64)))
-        for pending in waiting:
-            yield pending.result()[0]
 
     def _tokens(self, number: int, text: str, truncate: bool) -> list[int]:
         if not isinstance(text, str):

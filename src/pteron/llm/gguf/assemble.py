@@ -28,10 +28,16 @@ def assemble(
 
 
 def _forward(graph: vulkan.VkGraph) -> ExecutionPlan:
-    """One call of the delegate. Its first input is the tokens, whose number may vary."""
-    inputs = (PortType(ScalarType.LONG, is_dynamic=number == 0) for number, _ in enumerate(graph.input_ids))
+    """One call of the delegate. The number of tokens, [B, S], may vary, and so may a mask. A position is [1]."""
+    inputs = (PortType(ScalarType.LONG, is_dynamic=len(_dims(graph, n)) > 1) for n in graph.input_ids)
     outputs = (PortType(ScalarType.FLOAT) for _ in graph.output_ids)
     return delegate_plan(graph, inputs, outputs, DELEGATE)
+
+
+def _dims(graph: vulkan.VkGraph, value: int) -> tuple[int, ...]:
+    tensor = graph.values[value].value
+    assert isinstance(tensor, vulkan.VkTensor)
+    return tensor.dims
 
 
 def _constant_method(name: str, fact: Fact) -> ExecutionPlan:

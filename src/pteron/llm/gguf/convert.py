@@ -26,6 +26,7 @@ from pteron.pte import write_pte
 from pteron.pte.vulkan import VkGraph
 
 CALIBRATION_TOKENS = 512
+MOST_TEXTS, MOST_TOKENS = 32, 8192  # of a call of an embedder, unless a batch is given
 
 # Called with the share of the work that is done, from 0 to 1, and what is being done.
 Progress = Callable[[float, str], None]
@@ -52,6 +53,7 @@ def convert(
     *,
     max_seq_len: int = 128,
     max_context: int = 2048,
+    batch: int | None = None,
     quantize: Rounding | None = None,
     stock: bool = False,
     group_size: int = 32,
@@ -67,6 +69,8 @@ def convert(
         max_seq_len: The most tokens that one call takes. An embedder takes a text in one call: see
             max_context.
         max_context: The most tokens of a text. It is limited to what the model was trained for.
+        batch: The most texts in one call of an embedder. The memory of a call grows with it. By default as
+            many as have 8192 tokens, at most 32.
         quantize: Round weights that are floats in the source to `"8bit"` or `"4bit"`, with a scale and a
             minimum for every 32 weights. By default all weights are those of the source.
         stock: Use only operators that stock ExecuTorch knows. Weights are then rounded to 4 bits, in groups
@@ -85,12 +89,12 @@ def convert(
     report(0, "reading")
     if Path(pte_path).exists() and Path(pte_path).samefile(source):
         raise InputError(f"{pte_path} is the file to convert: give the program another name")
-    _check_options(max_seq_len, max_context, quantize, stock, group_size)
+    _check_options(max_seq_len, max_context, batch, quantize, stock, group_size)
     checkpoint = open_checkpoint(Path(source))
     config, tensors = checkpoint.config, checkpoint.tensors
     weights = _weights(checkpoint, quantize, group_size if stock else None, report)
     if isinstance(checkpoint, EncoderCheckpoint):
-        made = _encoder(checkpoint, weights, min(max_context, checkpoint.config.longest))
+        made = _encoder(checkpoint, weights, min(max_context, checkpoint.config.longest), batch)
     else:
         made = _decoder(checkpoint, weights, max_seq_len, min(max_context, config.context))
     report(WRITING_AT, "writing")
@@ -142,9 +146,10 @@ def _decoder(checkpoint: Checkpoint, weights: Weights, max_seq_len: int, max_con
     return _Made(graph, builder.data, facts, {}, max_seq_len, max_context)
 
 
-def _encoder(checkpoint: EncoderCheckpoint, weights: Weights, length: int) -> _Made:
+def _encoder(checkpoint: EncoderCheckpoint, weights: Weights, length: int, batch: int | None) -> _Made:
     config = checkpoint.config
-    graph, builder = build_encoder(config, weights, length)
+    batch = batch or max(1, min(MOST_TEXTS, MOST_TOKENS // length))
+    graph, builder = build_encoder(config, weights, length, batch)
     facts: dict[str, Fact] = {
         "get_vocab_size": config.vocabulary,
         "get_max_seq_len": length,
@@ -198,10 +203,17 @@ def _share_of(parameters: int, begin: float, what: str, report: Progress) -> Cal
 
 
 def _check_options(
-    max_seq_len: int, max_context: int, quantize: Rounding | None, stock: bool, group_size: int
+    max_seq_len: int,
+    max_context: int,
+    batch: int | None,
+    quantize: Rounding | None,
+    stock: bool,
+    group_size: int,
 ) -> None:
     if max_seq_len < 1 or max_context < 1:
         raise InputError(f"max_seq_len ({max_seq_len}) and max_context ({max_context}) must be positive")
+    if batch is not None and batch < 1:
+        raise InputError(f"batch must be positive, not {batch}")
     if quantize is not None and quantize not in BITS:
         raise InputError(f"quantize must be one of {', '.join(BITS)}, not {quantize!r}")
     if quantize is not None and stock:

@@ -18,6 +18,7 @@ DTYPES = {
     "float32": VkDataType.FLOAT32,
     "float16": VkDataType.FLOAT16,
     "bfloat16": VkDataType.BFLOAT16,
+    "bool": VkDataType.BOOL,
     "uint8": VkDataType.UINT8,
     "int32": VkDataType.INT32,
 }

@@ -1,12 +1,16 @@
-"""An encoder as a delegate graph: the tokens of one text in, its embedding out.
+"""An encoder as a delegate graph: the tokens of some texts in, their embeddings out.
 
-One graph serves any number of tokens from 1 to the maximum. Every token sees all the others, so a text is
-given whole, and there is no cache.
+The inputs are tokens [B, S] and a mask [B, S], for any B and S up to their maxima. Texts that are shorter than
+S are padded at the end. The mask is 1 for tokens and 0 for padding. Every token sees all tokens of its text, so
+a text is given whole, and there is no cache.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from pteron.llm.architectures.encoders import EncoderConfig, Pooling
 from pteron.llm.gguf.delegate_builder import DelegateBuilder, Value
@@ -18,20 +22,29 @@ SMALLEST = 1e-24  # is added to the mean square of a vector: one of zeros has no
 
 
 def build_encoder(
-    config: EncoderConfig, weights: Weights, max_seq_len: int
+    config: EncoderConfig, weights: Weights, max_seq_len: int, batch: int
 ) -> tuple[VkGraph, DelegateBuilder]:
     """The graph, and the builder that has its data."""
-    encoder = Encoder(config, weights, max_seq_len)
+    encoder = Encoder(config, weights, max_seq_len, batch)
     return encoder.builder.finish(encoder.embedding()), encoder.builder
 
 
 class Encoder(GraphLayers):
-    def __init__(self, config: EncoderConfig, weights: Weights, max_seq_len: int) -> None:
-        super().__init__(config, weights, max_seq_len)
+    def __init__(self, config: EncoderConfig, weights: Weights, max_seq_len: int, batch: int) -> None:
+        super().__init__(config, weights, max_seq_len, batch)
         self.config = config
+        g = self.builder
+        self._mask = g.input((batch, max_seq_len), "int32")
+        self._live_batch = g.symint("sym_size.int", self._tokens, 0)
+        self._live_rows = -1  # as many as the elements make
+        seen = g.call("aten.ne.Scalar", self._mask, 0, shape=self._mask.shape, dtype="bool")
+        sizes = (self._live_batch, 1, 1, self._live_length), (batch, 1, 1, max_seq_len)
+        self._seen = g.call("aten.view_copy.default", seen, sizes[0], shape=sizes[1], dtype="bool")
 
     def embedding(self) -> Value:
-        x = self.norm(self.add(self.embed(), self._places()), "token_embd_norm", "layer")
+        words = self.weights.embedding().lookup(self.builder, self._tokens)
+        rows = self._rows(self.add(words, self._places()), self.config.width)
+        x = self.norm(rows, "token_embd_norm", "layer")
         for number in range(self.config.layers):
             block = f"blk.{number}."
             x = self.norm(self.add(x, self._attention(x, block)), f"{block}attn_output_norm", "layer")
@@ -49,11 +62,8 @@ class Encoder(GraphLayers):
             table = self.weights.vector("position_embd.weight")[: self.length]
         if "token_types.weight" in self.weights:
             table = table + self.weights.vector("token_types.weight")[0]
-        places = self._prepacked(table)
-        if len(table) == 1:  # the same for every position
-            return places
-        bounds = (0, 0, self._live_length, 1)  # dimension, start, end, step
-        return self.builder.call("aten.slice_copy.Tensor", places, *bounds, shape=table.shape)
+        # One row is for every position.
+        return self._prepacked(table) if len(table) == 1 else self._first_rows(table)
 
     def _attention(self, x: Value, block: str) -> Value:
         q, k, v = (self.split(y, self.config.heads) for y in self._projections(x, block))
@@ -65,7 +75,7 @@ class Encoder(GraphLayers):
             k,
             v,
             self._position,
-            None,  # no mask
+            self._seen,
             0.0,  # no dropout
             False,  # not causal
             None,  # the usual scale, 1 / sqrt(head size)
@@ -88,16 +98,59 @@ class Encoder(GraphLayers):
         return self.linear(y, f"{block}ffn_down")
 
     def _pooled(self, x: Value) -> Value:
-        """The vectors of all tokens as one: [1, width]."""
+        """The vectors of all tokens of a text as one: [B, width]."""
         g, width = self.builder, self.config.width
-        if self.config.pooling is Pooling.MEAN:
-            return g.call("aten.mean.dim", x, [0], True, None, shape=(1, width))
-        token = 0 if self.config.pooling is Pooling.CLS else -1
-        rows = self._view(x, (1, self._live_length, width), (1, self.length, width))
-        return g.call("aten.select_copy.int", rows, 1, token, shape=(1, width))
+        tokens = self._texts(x, width)
+        if self.config.pooling is Pooling.CLS:
+            return g.call("aten.select_copy.int", tokens, 1, 0, shape=(self.batch, width))
+        shares = self._mean() if self.config.pooling is Pooling.MEAN else self._last()
+        weighted = self.multiply(tokens, self._texts(shares, 1))
+        return g.call("aten.sum.dim_IntList", weighted, [1], False, None, shape=(self.batch, width))
+
+    def _mean(self) -> Value:
+        """The share of each token in the mean of its text: [B, S]."""
+        mask = self._floats(self._mask)
+        return self.builder.call("aten.div.Tensor", mask, self._counts("float32"), shape=mask.shape)
+
+    def _last(self) -> Value:
+        """1 for the last token of each text, and 0 for the others: [B, S]."""
+        g = self.builder
+        ordinals = self._first_rows(np.arange(1, self.length + 1, dtype=np.int32))
+        is_last = g.call(
+            "aten.eq.Tensor", ordinals, self._counts("int32"), shape=self._mask.shape, dtype="bool"
+        )
+        return self._floats(is_last)
+
+    def _floats(self, x: Value) -> Value:
+        options = (None,) * 6  # dtype, layout and others: the output decides
+        return self.builder.call("aten._to_copy.default", x, *options, shape=x.shape)
+
+    def _counts(self, dtype: str) -> Value:
+        """The number of tokens of each text: [B, 1]."""
+        shape = (self.batch, 1)
+        return self.builder.call(
+            "aten.sum.dim_IntList", self._mask, [1], True, None, shape=shape, dtype=dtype
+        )
 
     def _normalized(self, x: Value) -> Value:
         """x with length 1: the square of its length is its mean square times its width."""
         g, width = self.builder, self.config.width
         weight = g.constant(np.full(width, width**-0.5, np.float32))
         return g.call("et_vk.rms_norm.default", x, weight, SMALLEST, shape=x.shape)
+
+    def _first_rows(self, table: NDArray[Any]) -> Value:
+        """A row for each position of a text, of a constant with a row for every possible one."""
+        bounds = (0, 0, self._live_length, 1)  # dimension, start, end, step
+        return self.builder.call(
+            "aten.slice_copy.Tensor",
+            self._prepacked(table),
+            *bounds,
+            shape=table.shape,
+            dtype=table.dtype.name,
+        )
+
+    def _texts(self, x: Value, width: int) -> Value:
+        """The rows of tokens by text: [B, S, width]."""
+        return self._view(
+            x, (self._live_batch, self._live_length, width), (self.batch, self.length, width)
+        )

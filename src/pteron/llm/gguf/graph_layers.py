@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pteron.llm.architectures.architecture import Activation, NormKind
 from pteron.llm.architectures.config import Rotary
 from pteron.llm.architectures.rotary import rotation_tables
-from pteron.llm.architectures.tensors import Floats
 from pteron.llm.architectures.transformer import Rows
 from pteron.llm.gguf.delegate_builder import PREPACK, DelegateBuilder, Value
 from pteron.llm.gguf.weights import Weights
@@ -35,16 +35,22 @@ class Sizes(Protocol):
 
 
 class GraphLayers:
-    """Each method writes calls into a DelegateBuilder. Tensors are [S, width], for any S up to a maximum."""
+    """Each method writes calls into a DelegateBuilder. Tensors are [rows, width], with a row for each token.
 
-    def __init__(self, sizes: Sizes, weights: Weights, max_seq_len: int) -> None:
+    The tokens are [batch, S], for any S up to a maximum. A decoder has a batch of 1.
+    """
+
+    def __init__(self, sizes: Sizes, weights: Weights, max_seq_len: int, batch: int = 1) -> None:
         self.sizes = sizes
         self.weights = weights
         self.length = max_seq_len
         self.context = max_seq_len  # positions
+        self.batch = batch
         self.builder = DelegateBuilder()
-        self._tokens = self.builder.input((1, max_seq_len), "int32")
+        self._tokens = self.builder.input((batch, max_seq_len), "int32")
         self._live_length = self.builder.symint("sym_size.int", self._tokens, 1)
+        self._live_batch: Value | int = 1
+        self._live_rows: Value | int = self._live_length
         self._position: Value | int = 0  # of the first token
         self._tables: dict[Rotary, tuple[Value, Value]] = {}
 
@@ -95,7 +101,9 @@ class GraphLayers:
 
     def split(self, x: Value, heads: int) -> Value:
         size = self.sizes.head_size
-        return self._view(x, (1, self._live_length, heads, size), (1, self.length, heads, size))
+        return self._view(
+            x, (self._live_batch, self._live_length, heads, size), (self.batch, self.length, heads, size)
+        )
 
     def join(self, x: Value) -> Value:
         return self._rows(x, self.sizes.queries)
@@ -116,11 +124,12 @@ class GraphLayers:
     # -- shapes ---------------------------------------------------------------------------------
 
     def _rows(self, x: Value, width: int) -> Value:
-        return self._view(x, (self._live_length, width), (self.length, width))
+        return self._view(x, (self._live_rows, width), (self.batch * self.length, width))
 
     def _view(self, x: Value, size: tuple[Value | int, ...], largest: tuple[int, ...]) -> Value:
         return self.builder.call("aten.view_copy.default", x, size, shape=largest)
 
-    def _prepacked(self, array: Floats) -> Value:
+    def _prepacked(self, array: NDArray[Any]) -> Value:
         """A constant for an operator that takes none: a tensor that is filled when the graph loads."""
-        return self.builder.call(PREPACK, self.builder.constant(array), shape=array.shape)
+        constant = self.builder.constant(array)
+        return self.builder.call(PREPACK, constant, shape=array.shape, dtype=array.dtype.name)
