@@ -24,21 +24,20 @@ from pteron.verifying.walk import poison
 from tests.llm import tiny_encoders, tiny_models
 from tests.llm.tiny_decoders import change
 from tests.llm.tiny_encoders import LENGTH, TEXTS, VOCABULARY, expected, model, write_folder
+from tests.support import DATA
 from tests.support.memory import Made
 
 
 def check(path: Path, wanted: Any, device: Device, texts: list[str] = TEXTS) -> None:
-    """Texts of different lengths, one by one and in changing order, with poison beyond the live ones."""
+    """Texts of different lengths, alone and in padded batches, with poison beyond the live elements."""
     with pteron.llm.load_embedder(path, device=device) as embedder:
         made = Made(embedder.method)
-        order = [3, 0, 4, 1, 2, 5, 3, 2]
-        for number in order:
+        for numbers in ([3], [0, 4, 1], [2], [5, 3, 2, 0, 1, 4], [1], [2, 3], [3]):
             poison(embedder.method)
-            got = embedder.embed(texts[number])
+            got = embedder.embed([texts[number] for number in numbers])
             assert got.dtype == np.float32
-            np.testing.assert_allclose(got, wanted[number : number + 1], rtol=1e-4, atol=2e-5)
+            np.testing.assert_allclose(got, wanted[numbers], rtol=1e-4, atol=2e-5)
         made.check_unchanged()
-        np.testing.assert_allclose(embedder.embed(texts), wanted, rtol=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +66,31 @@ def test_a_folder(kind: str, tmp_path: Path, device: Device) -> None:
     folder = write_folder(tmp_path / "tiny", torch_model, pooling="cls", normalize=False)
     pteron.llm.convert(folder, tmp_path / "tiny.pte")
     check(tmp_path / "tiny.pte", expected(torch_model, TEXTS, "cls", normalize=False), device)
+
+
+def test_a_file_of_an_older_version(device: Device) -> None:
+    """Its program takes one text: tokens [1, S] and no mask."""
+    torch_model = model("bert")
+    tiny_encoders.round_matrices(torch_model, "Q4_0")
+    with pteron.llm.load_embedder(DATA / "embedder_one_text.pte", device=device) as embedder:
+        assert [info.max_shape for info in embedder.method.inputs] == [(1, LENGTH)]
+        got = embedder.embed(TEXTS)
+    np.testing.assert_allclose(got, expected(torch_model, TEXTS), rtol=1e-4, atol=2e-5)
+
+
+def test_more_texts_than_a_batch(tmp_path: Path, device: Device) -> None:
+    torch_model = model("bert")
+    folder = write_folder(tmp_path / "tiny", torch_model)
+    pteron.llm.convert(folder, tmp_path / "tiny.pte", batch=3)
+    texts = [*TEXTS, *TEXTS[:2]]
+    with pteron.llm.load_embedder(tmp_path / "tiny.pte", device=device) as embedder:
+        assert embedder.batch == 3
+        got = embedder.embed(texts)
+        alone = np.concatenate([embedder.embed(text) for text in texts])
+    np.testing.assert_allclose(got, alone, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(got, expected(torch_model, texts), rtol=1e-4, atol=2e-5)
+    with pytest.raises(InputError, match="batch must be positive, not 0"):
+        pteron.llm.convert(folder, tmp_path / "x.pte", batch=0)
 
 
 def test_names_of_modules(tmp_path: Path, device: Device) -> None:

@@ -107,9 +107,7 @@ def write_gguf(
     path: Path, model: Any, pooling: gguf.PoolingType = gguf.PoolingType.MEAN, format: str = "F32"
 ) -> Path:
     """A file whose matrices have a format. Those of the model given are first rounded to it."""
-    for matrix in (parameter.data for parameter in model.parameters() if parameter.dim() == 2):
-        rounded = gguf.dequantize(gguf.quantize(matrix.numpy(), Kind[format]), Kind[format])
-        matrix.copy_(torch.tensor(rounded))
+    round_matrices(model, format)
     kind = {"bert": "bert", "nomic_bert": "nomic-bert"}[model.config.model_type]
     out = gguf.GGUFWriter(path, kind)
     out.add_name(f"tiny {kind}")
@@ -137,6 +135,13 @@ def write_gguf(
     out.write_tensors_to_file()
     out.close()
     return path
+
+
+def round_matrices(model: Any, format: str) -> None:
+    """Give all matrices of a model values that the format has."""
+    for matrix in (parameter.data for parameter in model.parameters() if parameter.dim() == 2):
+        rounded = gguf.dequantize(gguf.quantize(matrix.numpy(), Kind[format]), Kind[format])
+        matrix.copy_(torch.tensor(rounded))
 
 
 def stored_as(text: str) -> str:

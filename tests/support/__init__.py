@@ -2,4 +2,6 @@
 
 from pathlib import Path
 
-DATA = Path(__file__).parents[1] / "data"  # small real files, exported by stock ExecuTorch
+DATA = (
+    Path(__file__).parents[1] / "data"
+)  # small real files: of stock ExecuTorch, and an embedder of an older version

@@ -31,7 +31,9 @@ def convert(
     batch: Annotated[
         int | None,
         typer.Option(
-            "--batch", min=1, help="The maximum number of texts in one call of an embedder. Default: up to 32."
+            "--batch",
+            min=1,
+            help="The maximum number of texts in one call of an embedder. Default: up to 32.",
         ),
     ] = None,
     quantize: Annotated[

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import base64
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pteron.llm import Embedder, Piece
+from pteron.llm import Embedder
 from pteron.llm.embedder import Vectors
+from pteron.server.embedding_batch import Embedding
 from pteron.server.requests import ApiError, boolean, integer, json_object, model_name
 
 MOST_INPUTS = 2048
-TEXTS_PER_STEP = 8  # between two steps, other requests have their turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +77,6 @@ def _check_tokens(embedder: Embedder, number: int, tokens: Sequence[int]) -> Non
     if len(tokens) > limit or not all(0 <= token < size for token in tokens):
         wanted = f"at most {limit} tokens from 0 to {size - 1}"
         raise ApiError(400, f"input[{number}] must have {wanted}", param="input")
-
-
-class Embedding:
-    """The vectors of one request, for the scheduler."""
-
-    def __init__(self, embedder: Embedder, rows: Sequence[Sequence[int]]) -> None:
-        self.vectors = np.empty((len(rows), embedder.width), np.float32)
-        self.tokens = sum(map(len, rows))
-        self._embedder = embedder
-        self._rows = rows
-        self._done = 0
-        self._cancelled = threading.Event()
-
-    def step(self) -> Piece | None:
-        """Some of the texts. The last step has a piece."""
-        if self._cancelled.is_set():
-            return Piece("", None, "cancelled")
-        part = slice(self._done, self._done + TEXTS_PER_STEP)
-        self.vectors[part] = self._embedder.vectors(self._rows[part])
-        self._done += TEXTS_PER_STEP
-        return Piece("", None, "stop") if self._done >= len(self._rows) else None
-
-    def cancel(self) -> None:
-        self._cancelled.set()
 
 
 def embeddings_body(name: str, request: EmbeddingRequest, work: Embedding, normalize: bool) -> dict[str, Any]:

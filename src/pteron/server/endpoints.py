@@ -17,7 +17,8 @@ from starlette.routing import Route
 from pteron.llm import Embedder, LanguageModel, Stream
 from pteron.server.bodies import Bodies
 from pteron.server.catalog import Catalog, Lease, ServedModel
-from pteron.server.embeddings import Embedding, embeddings_body, parse_embeddings, token_rows
+from pteron.server.embedding_batch import Embedding
+from pteron.server.embeddings import embeddings_body, parse_embeddings, token_rows
 from pteron.server.pieces import EventStream, Pieces, whole
 from pteron.server.refusals import as_api_error, as_api_errors
 from pteron.server.requests import ApiError, Request, parse_chat, parse_completion

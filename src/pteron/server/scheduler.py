@@ -16,6 +16,7 @@ from pteron.llm import Embedder, LanguageModel, Piece
 from pteron.llm.batch import Batch
 from pteron.llm.decoder import Decoder
 from pteron.llm.pace import Pace
+from pteron.server.embedding_batch import EmbeddingBatch
 from pteron.server.metrics import Meter, Metrics
 
 log = logging.getLogger("uvicorn.error")
@@ -47,7 +48,7 @@ class Task(Hashable, Protocol):
 
 
 class Driver(Protocol):
-    """Runs tasks step by step. A `Batch` runs streams."""
+    """Runs tasks step by step. A `Batch` runs streams, an `EmbeddingBatch` texts."""
 
     def add(self, task: Any) -> None: ...
 
@@ -56,39 +57,6 @@ class Driver(Protocol):
 
     def step(self) -> list[tuple[Any, Piece | Exception]]:
         """The new pieces. The last piece of a task has a `finish_reason`."""
-
-
-class StepwiseTask(Task, Protocol):
-    """A task that can run alone: the vectors of many texts."""
-
-    def step(self) -> Piece | None:
-        """The last piece has a `finish_reason`."""
-
-
-class Turns:
-    """Runs one step of each task in turn."""
-
-    def __init__(self) -> None:
-        self._tasks: list[StepwiseTask] = []
-
-    def add(self, task: StepwiseTask) -> None:
-        self._tasks.append(task)
-
-    def remove(self, task: StepwiseTask) -> None:
-        task.cancel()
-        if task in self._tasks:
-            self._tasks.remove(task)
-
-    def step(self) -> list[tuple[StepwiseTask, Piece | Exception]]:
-        steps = [(task, _step_of(task)) for task in self._tasks]
-        return [(task, item) for task, item in steps if item is not None]
-
-
-def _step_of(task: StepwiseTask) -> Piece | Exception | None:
-    try:
-        return task.step()
-    except Exception as error:
-        return error
 
 
 def _that_fit(sessions: int, decoder: Decoder, kv_memory: int | None) -> int:
@@ -157,7 +125,9 @@ class Scheduler:
             driver, kv_nbytes = Batch(model, Pace(model.max_length), meter.step), model.decoder.kv_nbytes
             sessions = _that_fit(sessions, model.decoder, kv_memory)
         else:
-            driver, kv_nbytes = Turns(), 0
+            # A text needs no memory of its own, so no request has to wait for another to end.
+            driver, kv_nbytes = EmbeddingBatch(model), 0
+            sessions, queue = sessions + queue, 0
         scheduler = cls(driver, sessions, queue, model.reload, meter)
         meter.watch(lambda: scheduler.active, lambda: scheduler.waiting, kv_nbytes, sessions)
         return scheduler

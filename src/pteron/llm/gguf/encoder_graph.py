@@ -151,6 +151,4 @@ class Encoder(GraphLayers):
 
     def _texts(self, x: Value, width: int) -> Value:
         """The rows of tokens by text: [B, S, width]."""
-        return self._view(
-            x, (self._live_batch, self._live_length, width), (self.batch, self.length, width)
-        )
+        return self._view(x, (self._live_batch, self._live_length, width), (self.batch, self.length, width))
