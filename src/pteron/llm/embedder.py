@@ -116,8 +116,8 @@ class Embedder:
         if not _are_of_an_embedder(inputs, outputs):
             found = ", ".join(f"{i.dtype}{list(i.max_shape)}" for i in inputs)
             raise UnsupportedError(
-                "an embedder has forward(tokens [B, S], mask [B, S]) and returns vectors [B, width], but this "
-                f"program has forward({found}): for a language model, use pteron.llm.load"
+                "an embedder has forward(tokens [B, S], mask [B, S]) and returns vectors [B, width], but "
+                f"this program has forward({found}): for a language model, use pteron.llm.load"
             )
         self.batch: int = inputs[0].max_shape[0]  # texts in a call
         self.max_length: int = inputs[0].max_shape[1]

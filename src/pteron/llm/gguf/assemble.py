@@ -28,7 +28,7 @@ def assemble(
 
 
 def _forward(graph: vulkan.VkGraph) -> ExecutionPlan:
-    """One call of the delegate. The number of tokens, [B, S], may vary, and so may a mask. A position is [1]."""
+    """One call of the delegate. Tokens and a mask are [B, S], which may vary. A position is [1]."""
     inputs = (PortType(ScalarType.LONG, is_dynamic=len(_dims(graph, n)) > 1) for n in graph.input_ids)
     outputs = (PortType(ScalarType.FLOAT) for _ in graph.output_ids)
     return delegate_plan(graph, inputs, outputs, DELEGATE)

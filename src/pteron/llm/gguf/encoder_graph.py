@@ -1,8 +1,8 @@
 """An encoder as a delegate graph: the tokens of some texts in, their embeddings out.
 
-The inputs are tokens [B, S] and a mask [B, S], for any B and S up to their maxima. Texts that are shorter than
-S are padded at the end. The mask is 1 for tokens and 0 for padding. Every token sees all tokens of its text, so
-a text is given whole, and there is no cache.
+The inputs are tokens [B, S] and a mask [B, S], for any B and S up to their maxima. Texts with fewer than S
+tokens are padded at the end. The mask is 1 for tokens and 0 for padding. Every token sees all tokens of its
+text, so a text is given whole, and there is no cache.
 """
 
 from __future__ import annotations
