@@ -2,6 +2,4 @@
 
 from pathlib import Path
 
-DATA = (
-    Path(__file__).parents[1] / "data"
-)  # small real files: of stock ExecuTorch, and an embedder of an older version
+DATA = Path(__file__).parents[1] / "data"  # small real files: of stock ExecuTorch, and of older versions
