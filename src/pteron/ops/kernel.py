@@ -29,7 +29,7 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from itertools import count
 from types import MappingProxyType
@@ -194,11 +194,25 @@ def source(
     code: str = "",
 ) -> str:
     """The whole shader text: defines, accessors, functions, and then the file."""
-    parts = [f"const WG = {WORKGROUP}u;"]
-    parts += [_define(name, value) for name, value in defines.items()]
-    accessors = "\n".join(_accessors(b, dtypes[b.name]) for b in kernel.bindings if b.is_generic)
-    body = _unroll(kernel.text, defines)
-    text = "\n".join([*parts, accessors, _math_functions(accessors + code + body), code, _FLAT, body])
+    lines = tuple([_define(name, value) for name, value in defines.items()])
+    return _source(kernel, tuple(dtypes.items()), tuple(defines.items()), lines, code)
+
+
+# A model has thousands of dispatches, but few different texts. The lines of the defines are part of the key,
+# because 1, 1.0 and True are equal.
+@lru_cache(maxsize=1024)
+def _source(
+    kernel: Kernel,
+    dtypes: tuple[tuple[str, DType], ...],
+    defines: tuple[tuple[str, Define], ...],
+    lines: tuple[str, ...],
+    code: str,
+) -> str:
+    dtype_of = dict(dtypes)
+    accessors = "\n".join(_accessors(b, dtype_of[b.name]) for b in kernel.bindings if b.is_generic)
+    body = _unroll(kernel.text, dict(defines))
+    functions = _math_functions(accessors + code + body)
+    text = "\n".join([f"const WG = {WORKGROUP}u;", *lines, accessors, functions, code, _FLAT, body])
     return f"enable f16;\n{text}" if _HALF.search(_COMMENT.sub("", text)) else text
 
 
