@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -17,6 +16,7 @@ from math import log
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from pteron import user_cache
 from pteron.gpu.wgpu.adapters import Adapter
 from pteron.pte.container import write_file
 
@@ -46,8 +46,7 @@ class Tuning:
 
 
 def cache_path() -> Path:
-    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(folder) / "pteron" / "tuning.json"
+    return user_cache.folder() / "tuning.json"
 
 
 def read(adapter: Adapter) -> Tuning | None:

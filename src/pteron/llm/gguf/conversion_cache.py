@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pteron import user_cache
 from pteron.errors import InputError
 from pteron.llm.gguf.convert import Progress, convert
 from pteron.llm.hf.settings import folder_name
@@ -32,8 +33,7 @@ class Entry:
 
 
 def folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "pteron" / "models"
+    return user_cache.folder() / "models"
 
 
 def converted(model: str | Path, *, max_context: int | None = None, progress: Progress | None = None) -> Path:
