@@ -74,6 +74,15 @@ def _names(path: Path, tree: ast.AST) -> Iterator[str]:
             assert isinstance(node.value, ast.Constant), f"{path}: write the name of the variable there"
 
 
+def test_the_page_of_cache_files_is_complete() -> None:
+    page = text_of("docs/environment.md")
+    sources = [path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py")]
+    names = [name for text in sources for name in re.findall(r'user_cache\.folder\(\) / f?"([\w.-]+)', text)]
+    assert names
+    for name in names:
+        assert f"~/.cache/pteron/{name}" in page, f"docs/environment.md does not describe the file {name}"
+
+
 def test_the_files_of_github_are_yaml() -> None:
     files = sorted((ROOT / ".github").rglob("*.yml"))
     assert files

@@ -1,0 +1,33 @@
+"""The notebooks in `examples` run, cell by cell, and show their last values."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.documents import ROOT
+
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook(notebook: Path, folder: Path) -> None:
+    names: dict[str, Any] = {}
+    for cell in json.loads(notebook.read_text("utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            assert not cell["outputs"], "commit notebooks without outputs"
+            run_cell("".join(cell["source"]), f"{notebook.name}, {cell['id']}", names)
+
+
+def run_cell(text: str, name: str, names: dict[str, Any]) -> None:
+    """Run a cell. Its last value is shown, as in Jupyter."""
+    tree = ast.parse(text, name)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, name, "exec"), names)
+    if isinstance(last, ast.Expr):
+        value = eval(compile(ast.Expression(last.value), name, "eval"), names)
+        assert value is None or getattr(value, "_repr_html_", value.__repr__)()
