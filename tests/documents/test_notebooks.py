@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ def test_a_notebook(notebook: Path, folder: Path) -> None:
         if cell["cell_type"] == "code":
             assert not cell["outputs"], "commit notebooks without outputs"
             run_cell("".join(cell["source"]), f"{notebook.name}, {cell['id']}", names)
+
+
+@pytest.mark.slow
+def test_the_example_of_a_transformer() -> None:
+    """It compares prefill and decode with torch, and exits with an error if they differ."""
+    runpy.run_path(str(ROOT / "examples" / "transformer_block.py"), run_name="__main__")
 
 
 def run_cell(text: str, name: str, names: dict[str, Any]) -> None:

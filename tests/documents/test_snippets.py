@@ -55,4 +55,6 @@ def test_the_readme(folder: Path) -> None:
     model, x = Layer().eval(), torch.zeros(1, 128, 64)
     pteron.export(model, (x,), "model.pte", dynamic_shapes=({1: torch.export.Dim("n", min=1, max=128)},))
     rows = [{"features": row} for row in np.zeros((3, 5, 64), np.float32)]
-    run("README.md", {"torch": torch, "model": model, "x": x, "rows": rows})
+    names = {"torch": torch, "model": model, "x": x, "rows": rows}
+    run("README.md", names)
+    run("docs/verify.md", {**names, "module": model})
