@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ import pytest
 import typer.main
 import yaml
 
+import pteron
 from pteron.cli.commands import app
-from tests.support.documents import DOCUMENTS, ROOT, anchors, commands, links, text_of
+from pteron.extras import MissingExtra
+from tests.support.documents import DOCUMENTS, ROOT, anchors, blocks, commands, links, text_of
 
 # Pages that are made when the site is built.
 GENERATED = {"docs/commands.md"}
@@ -49,6 +53,33 @@ def test_commands_exist(document: str) -> None:
             option = word.split("=")[0]
             if re.match(r"--?[a-z]", option):
                 assert option in known, f"{document}: {' '.join(words)}: there is no option {option}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_names_in_code_exist(document: str) -> None:
+    """Also in blocks that are not run."""
+    for block in blocks(document):
+        if block.language == "python":
+            for name in _names_of_pteron(ast.parse(block.text, document)):
+                _find(name)
+
+
+def _names_of_pteron(tree: ast.AST) -> Iterator[str]:
+    """Such as `pteron.llm.load`, and what is imported from Pteron."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and re.match(r"pteron\.[\w.]+$", ast.unparse(node)):
+            yield ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pteron"):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _find(name: str) -> None:
+    with suppress(MissingExtra):  # Ray is not installed here
+        found = pteron
+        for part in name.split(".")[1:]:
+            if not hasattr(found, part):
+                import_module(f"{found.__name__}.{part}")
+            found = getattr(found, part)
 
 
 def test_the_page_of_environment_variables_is_complete() -> None:
