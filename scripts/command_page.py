@@ -62,7 +62,7 @@ def _is_option(parameter: Any) -> bool:
 
 
 def _placeholder(parameter: Any) -> str:
-    name = parameter.metavar or parameter.name.upper()
+    name = parameter.metavar or parameter.name.upper() + ("..." if parameter.nargs == -1 else "")
     return name if parameter.required else f"[{name}]"
 
 
