@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pydantic
 import pytest
 import torch
 
@@ -38,6 +39,11 @@ def test_the_page_for_data_continues_that_for_pytorch(folder: Path) -> None:
 def test_the_page_for_apps_with_a_server(folder: Path) -> None:
     with pteron.llm.load("model.gguf") as llm, running(llm, name="model") as address:
         run("docs/start/app.md", {}, address)
+
+
+def test_the_page_of_generation(folder: Path) -> None:
+    with pteron.llm.load("model.gguf") as llm:
+        run("docs/generation.md", {"llm": llm, "pydantic": pydantic})
 
 
 class Layer(torch.nn.Module):
