@@ -50,6 +50,7 @@ zoo: setup
 docs: setup
 	$(PY) -m tests.support.operators.portable
 	$(PY) -m tests.support.operators.docs
+	$(PY) -m tests.support.kernels.docs
 
 # Build the documentation into build/site, without a network. `python -m http.server -d build/site` shows it.
 site: setup

@@ -12,9 +12,10 @@ from pteron.cli.commands import app
 from pteron.gpu.wgpu.timing import has_timestamps
 from pteron.ir.dispatch import SUBGROUP
 from pteron.measure import tuning
+from pteron.measure.lessons import Lesson, Lessons
 from pteron.measure.trials import Measured, Trial, best_of, some_sizes
 from pteron.measure.tuning import Tuning
-from pteron.plan.routes import route_key
+from pteron.plan.routes import LiveShapes, route_key
 from tests.support.calls import Call, check_calls
 from tests.support.export import export
 
@@ -63,21 +64,28 @@ def check(method, folder, rows):
     check_calls(method, [Call([data["x"][:rows]], [data["y"][:rows]])], 1e-4, 1e-5)
 
 
+def written(size):
+    """The live shapes of a node that writes so many elements."""
+    return LiveShapes((), ((size,),))
+
+
 # -- choosing -------------------------------------------------------------------------------------
 
 
 def test_the_route_of_the_nearest_measured_size_is_used():
     choice = Tuning({"k": {64: "few", 4096: "many"}})
     fitting = ["default", "few", "many"]
-    assert [choice.prefers("k", n, fitting) for n in (0, 64, 500, 530, 10**6)] == [
+    assert [choice.prefers("k", written(n), fitting) for n in (0, 64, 500, 530, 10**6)] == [
         "few",
         "few",
         "few",
         "many",
         "many",
     ]
-    assert choice.prefers("k", 64, ["default", "many"]) == "default"  # what does not fit is not taken
-    assert choice.prefers("other", 64, fitting) == "default"
+    assert (
+        choice.prefers("k", written(64), ["default", "many"]) == "default"
+    )  # what does not fit is not taken
+    assert choice.prefers("other", written(64), fitting) == "default"
     assert choice.keeps("k", "many") and not choice.keeps("k", "default") and not choice.keeps("other", "few")
 
 
@@ -163,6 +171,22 @@ def test_a_load_uses_the_measurements(device, folder):
     with pteron.load(folder / "linear.pte", device=device) as program:
         check(program.method(), folder, ROWS)
         assert taken(program.method()) == last
+
+
+def test_a_load_uses_what_was_learned_from_a_report(device, folder, cache, monkeypatch):
+    with pteron.load(folder / "linear.pte", device=device, choice=Trial()) as program:
+        node = linear_node(program.method())
+        last = program.method()._live.routes[node.index][-1].name
+    adapter = device.adapter
+    identity = tuning.identity_of(adapter.name, adapter.backend, adapter.driver)
+    shapes = LiveShapes(((8, 2 * WIDTH), (2 * WIDTH, 2 * WIDTH)), ((8, 2 * WIDTH),))
+    tuning.write_lessons(identity, Lessons([Lesson.of(route_key(node), shapes, last)]))
+    monkeypatch.setattr("pteron.measure.trials._time_routes", None)  # nobody may call it
+    with pteron.load(folder / "linear.pte", device=device, tune=True) as program:
+        check(program.method(), folder, ROWS)
+        assert taken(program.method()) == last
+    tuning.lessons_path().write_text("[1]")
+    assert tuning.read(adapter) is None
 
 
 # -- without being asked --------------------------------------------------------------------------

@@ -28,12 +28,12 @@ class Needs:
 
 def needs(text: str) -> Needs:
     code = _COMMENT.sub("", text)
-    numbers = _numbers(code)
+    numbers = integer_constants(code)
     types = dict(_ALIAS.findall(code)) | dict(_STRUCT.findall(code))
     (size,) = _SIZE.findall(code)
     invocations = 1
     for side in size.split(","):
-        invocations *= _evaluate(side, numbers)
+        invocations *= evaluate(side, numbers)
     return Needs(
         invocations,
         len(_STORAGE.findall(code)),
@@ -42,21 +42,21 @@ def needs(text: str) -> Needs:
     )
 
 
-def _numbers(code: str) -> dict[str, int]:
+def integer_constants(code: str) -> dict[str, int]:
     """The integer constants, declared in any order."""
     pending, numbers = dict(_CONST.findall(code)), dict[str, int]()
     while True:
         known = {}
         for name, expression in pending.items():
             if set(re.findall(r"\b[A-Za-z_]\w*", expression)) <= numbers.keys() and "." not in expression:
-                known[name] = _evaluate(expression, numbers)
+                known[name] = evaluate(expression, numbers)
         if not known:
             return numbers
         numbers |= known
         pending = {name: value for name, value in pending.items() if name not in known}
 
 
-def _evaluate(expression: str, numbers: dict[str, int]) -> int:
+def evaluate(expression: str, numbers: dict[str, int]) -> int:
     """An expression of unsigned integers: a number, a constant, or arithmetic on them."""
     python = re.sub(r"\b(\d+)u\b", r"\1", expression).replace("/", "//")
     return int(eval(python, {"__builtins__": {}}, dict(numbers)))
@@ -68,7 +68,7 @@ def _nbytes(kind: str, types: dict[str, str], numbers: dict[str, int]) -> int:
     if kind in _SCALARS:
         return _SCALARS[kind]
     if match := _ARRAY.fullmatch(kind):
-        return _nbytes(match[1], types, numbers) * _evaluate(match[2], numbers)
+        return _nbytes(match[1], types, numbers) * evaluate(match[2], numbers)
     if match := _VECTOR.fullmatch(kind):
         return (2 if match[1] == "2" else 4) * _nbytes(match[2], types, numbers)
     if kind not in types:

@@ -1,4 +1,4 @@
-"""`pteron bench`: the speed of a language model for prompts and for generated tokens, as in llama-bench."""
+"""`pteron bench`: the speed of a language model, as in llama-bench; with --report, of all kernels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class Format(StrEnum):
 
 
 def bench(
-    model: language.Model,
+    model: Annotated[
+        Path | None,
+        typer.Argument(help="A language model: a .pte or .gguf file, or a Hugging Face folder."),
+    ] = None,
     from_hub: language.FromHub = False,
     prompts: Annotated[
         str, typer.Option("-p", "--n-prompt", help="Prompt lengths, separated by commas; 0: none.")
@@ -47,6 +50,13 @@ def bench(
         typer.Option("--parallel", help="Instead: so many conversations at once, such as 1,2,4,8."),
     ] = "",
     repetitions: Annotated[int, typer.Option("-r", "--repetitions", min=1, help="Runs per test.")] = 5,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Instead: time all kernels on this device, and write a JSON file."),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, help="With --report: begin no measurement after this time.")
+    ] = 120.0,
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.md,
     as_json: common.AsJson = False,
     kv_dtype: language.KvDtype = language.KvType.f16,
@@ -56,7 +66,16 @@ def bench(
     """Measure a language model: tokens per second for prompts (pp) and for generated tokens (tg).
 
     With --parallel: tokens per second and per CPU-second, with several conversations at the same time.
+    With --report: no model is needed. The file says what every kernel takes on this device, at built-in
+    shapes, next to the memory bandwidth and the arithmetic that the device can do.
     """
+    if report is not None:
+        from pteron.cli.bench_report import write_report
+
+        write_report(report, seconds, device, as_json or output is Format.json)
+        return
+    if model is None:
+        raise typer.BadParameter("name a language model to measure, or write --report FILE")
     model = language.ready(language.located(model, from_hub))
     source = language.ModelSource(model, None, data, device, kv_dtype=kv_dtype)
     as_json = as_json or output is Format.json

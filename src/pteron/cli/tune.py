@@ -1,4 +1,4 @@
-"""`pteron tune`: time the routes of a program's nodes, and store the fastest."""
+"""`pteron tune`: time the routes of a program's nodes, or read a report, and store the fastest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def tune(
-    model: common.Model,
+    model: Annotated[Path | None, typer.Argument(help="A .pte file.")] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option(
@@ -37,13 +37,28 @@ def tune(
             help="The size of every dynamic dimension. Repeatable. Default: 1, the middle, the maximum.",
         ),
     ] = None,
+    from_report: Annotated[
+        Path | None,
+        typer.Option("--from-report", help="Instead of a file: learn from a report of pteron bench."),
+    ] = None,
     method: common.MethodName = "forward",
     repeat: common.Repeat = 5,
     data: common.DataPaths = None,
     device: common.DeviceName = None,
     as_json: common.AsJson = False,
 ) -> None:
-    """Find the fastest kernels for a .pte file on this device. Later loads use them."""
+    """Find the fastest kernels for a .pte file on this device. Later loads use them.
+
+    With --from-report: every program on the report's device uses the kernels that were the fastest at the
+    most similar shapes of the report.
+    """
+    if from_report is not None:
+        if model is not None:
+            raise typer.BadParameter("give a .pte file or --from-report, not both")
+        _tune_from_report(from_report, as_json)
+        return
+    if model is None:
+        raise typer.BadParameter("name a .pte file, or write --from-report FILE")
     from pteron.cli.inputs import live_shapes, make_inputs
     from pteron.loading import load
     from pteron.measure import trials, tuning
@@ -66,6 +81,19 @@ def tune(
         show(model.name, adapter.name, found, saved)
 
 
+def _tune_from_report(path: Path, as_json: bool) -> None:
+    from pteron.measure.learning import learn
+
+    learned = learn(path)
+    found, saved = list(learned.cases), learned.save()
+    if as_json:
+        print_json(
+            {"file": str(path), "device": learned.device, "saved": str(saved), "choices": _json(found)}
+        )
+    else:
+        show(path.name, learned.device, found, saved)
+
+
 def _json(found: list[Measured]) -> list[dict[str, Any]]:
     return [
         {
@@ -84,7 +112,7 @@ def show(name: str, device: str, found: list[Measured], saved: Path) -> None:
     changed = sum(entry.best != entry.default for entry in found)
     out.print(heading(name, f"on {device}"))
     if not found:
-        out.print(Text("  no operator of this program has more than one kernel on this device"))
+        out.print(Text("  no operator has more than one kernel on this device"))
         return
     rows = []
     for entry in sorted(found, key=lambda e: e.key):

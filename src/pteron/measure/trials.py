@@ -26,7 +26,7 @@ from pteron.measure import tuning
 from pteron.measure.profile import profile
 from pteron.measure.tuning import Best, Tuning
 from pteron.method import Method
-from pteron.plan.routes import Choice, route_key
+from pteron.plan.routes import Choice, LiveShapes, route_key
 from pteron.plan.sweep import LiveGraph
 
 FASTER_THAN_DEFAULT = 0.95  # a route must need less than this share of the default's time to be chosen
@@ -45,7 +45,7 @@ class Trial:
     def keeps(self, key: str, route: str) -> bool:
         return True
 
-    def prefers(self, key: str, size: int, fitting: Sequence[str]) -> str:
+    def prefers(self, key: str, live: LiveShapes, fitting: Sequence[str]) -> str:
         self.most = max(self.most, len(fitting))
         return fitting[min(self.number, len(fitting) - 1)]
 
@@ -138,8 +138,9 @@ class Trials:
     def tune(self, live: LiveGraph, device: Device, load: Callable[[Choice], Method]) -> Choice | None:
         if not isinstance(device, WgpuDevice) or not has_timestamps(device):
             return None
-        known = live.choice.best if isinstance(live.choice, Tuning) else {}
-        undecided = live.contested - known.keys()
+        choice = live.choice
+        known = choice.knows if isinstance(choice, Tuning) else lambda key: False
+        undecided = {key for key in live.contested if not known(key)}
         if not undecided:
             return None
         best = _time_routes(load, device, undecided)

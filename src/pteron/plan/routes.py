@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from pteron.ir.dispatch import Route
-from pteron.ir.values import Node, Tensor
+from pteron.ir.values import Node, Shape, Tensor, numel
+
+
+@dataclass(frozen=True, slots=True)
+class LiveShapes:
+    """The live shapes of the tensors that a node reads and writes."""
+
+    reads: tuple[Shape, ...]
+    writes: tuple[Shape, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of elements that the node writes."""
+        return sum(map(numel, self.writes))
 
 
 class Choice(Protocol):
@@ -15,8 +29,8 @@ class Choice(Protocol):
     def keeps(self, key: str, route: str) -> bool:
         """Whether to compile a route that the rule's own order would never use."""
 
-    def prefers(self, key: str, size: int, fitting: Sequence[str]) -> str:
-        """The route to use, out of those that fit, for outputs of `size` elements."""
+    def prefers(self, key: str, live: LiveShapes, fitting: Sequence[str]) -> str:
+        """The route to use at these live shapes, out of those that fit."""
 
 
 def route_key(node: Node) -> str:
@@ -45,10 +59,12 @@ def _needs(route: Route) -> tuple[str, ...]:
     return (route.needs,) if isinstance(route.needs, str) else route.needs or ()
 
 
-def choose(node: Node, usable: list[Route], size: int, choice: Choice | None) -> Route | None:
-    """The route for the current shapes; None if none fits."""
+def choose(
+    node: Node, usable: list[Route], live: Callable[[], LiveShapes], choice: Choice | None
+) -> Route | None:
+    """The route for the live shapes; None if none fits. `live` is called only if there is a choice."""
     fitting = [route for route in usable if route.when is not False]
     if choice is None or len(fitting) < 2:
         return fitting[0] if fitting else None
-    preferred = choice.prefers(route_key(node), size, [route.name for route in fitting])
+    preferred = choice.prefers(route_key(node), live(), [route.name for route in fitting])
     return next(route for route in fitting if route.name == preferred)

@@ -9,7 +9,7 @@ once. If a rule refuses, all changes are undone: a sweep happens completely or n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import Any, cast
@@ -28,7 +28,7 @@ from pteron.ir.live import ContentRule, Guard, Live, LiveInt, LiveResult, LiveTe
 from pteron.ir.problems import CannotRun, Problem, unsupported
 from pteron.ir.values import Arg, Graph, Node, Shape, SymInt, Tensor, Value, ValueId, values_in
 from pteron.plan.memory import Layout
-from pteron.plan.routes import Choice, choose, route_key, runnable_routes, usable_routes
+from pteron.plan.routes import Choice, LiveShapes, choose, route_key, runnable_routes, usable_routes
 
 # A decode loop may re-plan a node at every position. Do not keep all of these plans.
 REMEMBERED_PLANS_PER_NODE = 64
@@ -326,8 +326,7 @@ class LiveGraph:
         if self._building and len(runnable) > 1:
             self.contested.add(route_key(node))
         routes = usable_routes(node, runnable, self.choice)
-        size = sum(out.numel for out in outputs.values() if isinstance(out, LiveTensor))
-        route = choose(node, routes, size, self.choice)
+        route = choose(node, routes, lambda: self._live_shapes(node, outputs.values()), self.choice)
         if routes and route is None:
             raise OpError("no kernel fits these shapes")
         dispatches = route.dispatches if route else []
@@ -343,6 +342,12 @@ class LiveGraph:
             self.indexing[node.index] = None
         name = route.name if route else ""
         return NodePlan(results, name, dispatches, tuple(guards), tuple(rules)), routes
+
+    def _live_shapes(self, node: Node, outputs: Iterable[LiveTensor | LiveResult]) -> LiveShapes:
+        return LiveShapes(
+            tuple(self.shape(value) for value in node.reads if isinstance(value, Tensor)),
+            tuple(out.shape for out in outputs if isinstance(out, LiveTensor)),
+        )
 
 
 @dataclass(frozen=True, slots=True)

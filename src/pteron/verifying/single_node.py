@@ -12,7 +12,7 @@ from pteron.gpu.device import Device
 from pteron.gpu.placement import Placement
 from pteron.ir.values import Arg, Graph, Node, Port, SymInt, Tensor, Value, ValueId
 from pteron.method import Method
-from pteron.plan.routes import Choice
+from pteron.plan.routes import Choice, LiveShapes
 from pteron.plan.sweep import plan
 from pteron.verifying.walk import Array, NodeRun, results
 
@@ -26,7 +26,7 @@ class ByName:
     def keeps(self, key: str, route: str) -> bool:
         return True
 
-    def prefers(self, key: str, size: int, fitting: Sequence[str]) -> str:
+    def prefers(self, key: str, live: LiveShapes, fitting: Sequence[str]) -> str:
         return self.route if self.route in fitting else fitting[0]
 
 

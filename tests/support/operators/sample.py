@@ -17,7 +17,7 @@ from pteron.ir.op import find, registered
 from pteron.ir.values import Port, Tensor, Value
 from pteron.ops import kernel as kernels
 from pteron.plan.memory import Layout
-from pteron.plan.routes import Choice
+from pteron.plan.routes import Choice, LiveShapes
 from pteron.plan.sweep import LiveGraph
 from tests.support.sketch import Sketch, found, replaced
 
@@ -134,7 +134,7 @@ class EveryRoute:
     def keeps(self, key: str, route: str) -> bool:
         return True
 
-    def prefers(self, key: str, size: int, fitting: Sequence[str]) -> str:
+    def prefers(self, key: str, live: LiveShapes, fitting: Sequence[str]) -> str:
         return self.wanted if self.wanted in fitting else fitting[0]
 
 

@@ -1,0 +1,60 @@
+"""The time of a few kernels, without uploads and read-backs: by the GPU's clock, or by the host's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from pteron.gpu.device import Command
+from pteron.gpu.wgpu.timing import has_timestamps, stopwatch
+from pteron.gpu.wgpu.wgpu_device import WgpuDevice
+
+GPU_CLOCK, HOST_CLOCK = "GPU timestamps", "wall time around many dispatches"
+ENOUGH_SECONDS = 0.03  # a longer measurement is hardly more exact
+MOST_RUNS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The seconds of one run of the kernels, and the number of runs that were measured."""
+
+    seconds: float
+    runs: int
+
+
+class KernelTimer:
+    """Times kernels on a device. No other code may use the device in this time."""
+
+    def __init__(self, device: WgpuDevice) -> None:
+        self._device = device
+        self._by_gpu = has_timestamps(device)
+
+    @property
+    def clock(self) -> str:
+        return GPU_CLOCK if self._by_gpu else HOST_CLOCK
+
+    def time(self, commands: Sequence[Command], enough: float = ENOUGH_SECONDS) -> Timing:
+        """Run the commands to warm up, and then for about `enough` seconds, at least once."""
+        with self._device.lock:
+            self._on_host(commands, 1)
+            first = self._on_host(commands, 1)
+            runs = max(1, min(MOST_RUNS, round(enough / max(first, 1e-6))))
+            if self._by_gpu and (seconds := self._on_gpu(commands, runs)):
+                return Timing(seconds, runs)
+            return Timing(self._on_host(commands, runs) / runs, runs)
+
+    def _on_gpu(self, commands: Sequence[Command], runs: int) -> float:
+        """The median of all runs. 0 if the clock is too coarse for these kernels."""
+        with stopwatch(self._device) as watch:
+            self._device.submit((), list(commands) * runs, ())
+            spans = [span.end - span.begin for span in watch.read()]
+        count = len(commands)
+        return median(sum(spans[start : start + count]) for start in range(0, len(spans), count)) / 1e9
+
+    def _on_host(self, commands: Sequence[Command], runs: int) -> float:
+        begin = time.perf_counter()
+        self._device.submit((), list(commands) * runs, ())
+        self._device.wait()
+        return time.perf_counter() - begin

@@ -1,0 +1,1 @@
+"""The arithmetic of kernels: registers, occupancy and ceilings, from shader texts and published numbers."""
