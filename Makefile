@@ -51,6 +51,7 @@ docs: setup
 	$(PY) -m tests.support.operators.portable
 	$(PY) -m tests.support.operators.docs
 	$(PY) -m tests.support.kernels.docs
+	$(PY) -m benchmarks.history page
 
 # Build the documentation into build/site, without a network. `python -m http.server -d build/site` shows it.
 site: setup

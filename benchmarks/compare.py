@@ -1,7 +1,7 @@
 """`make bench`: measure Pteron and its peers in turns, on the same adapter.
 
-Every side (Pteron or a peer) is a separate process for the whole run. For each row the sides take turns, in
-several rounds, so other load on the machine affects all of them. The table shows medians.
+Every side (Pteron or a peer) is a separate process for all rows of a group. For each row the sides take
+turns, in several rounds, so other load on the machine affects all of them. The tables show medians.
 """
 
 from __future__ import annotations
@@ -12,28 +12,68 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import which
 from statistics import median
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import smollm2
-from benchmarks.rows import MODEL_ROWS, ROWS, Row
+from benchmarks import loads, smollm2
+from benchmarks.rows import MODEL_ROWS, ROWS, TEXT_ROWS, Row
 
 ROOT = Path(__file__).parent.parent
 PEERS = ROOT / ".venv-peers"
 US = "pteron"
-SIDES = {US: Path(sys.executable), "onnxruntime": PEERS / "bin/python", "ncnn": PEERS / "bin/python"}
-MODEL_SIDES = {**SIDES, "torch": Path(sys.executable)}
 
 # Shader caches on disk are off, so the first call at a shape includes the compilation.
 NO_SHADER_CACHE = {"MESA_SHADER_CACHE_DISABLE": "true"}
+
+
+def side_of(name: str, python: Path) -> list[str]:
+    return [str(python), "-m", "benchmarks.worker", name]
+
+
+HERE, THERE = Path(sys.executable), PEERS / "bin/python"
+COMMANDS = {
+    US: side_of(US, HERE),
+    "onnxruntime": side_of("onnxruntime", THERE),
+    "ncnn": side_of("ncnn", THERE),
+    "torch": side_of("torch", HERE),
+    "llama": side_of("llama", THERE),
+    "llama_vulkan": ["node", "benchmarks/llama_vulkan_side.mjs"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows that are measured with the same sides, and shown in one table."""
+
+    title: str
+    rows: Sequence[Row]
+    sides: Sequence[str]
+    has_shader_cache: bool = True
+
+
+def is_language_model(row: Row) -> bool:
+    return row.kind.startswith("llm")
+
+
+OPERATORS = Group(
+    "operators",
+    [row for row in ROWS if not is_language_model(row)],
+    (US, "onnxruntime", "ncnn"),
+    has_shader_cache=False,
+)
+LANGUAGE = Group("language model", list(filter(is_language_model, ROWS)), (US, "llama", "llama_vulkan"))
+IMAGE = Group("image model", MODEL_ROWS[:1], (US, "onnxruntime", "ncnn", "torch"))
+TEXTS = Group("texts", TEXT_ROWS, (US, "torch"))
+MODELS = Group("models", MODEL_ROWS, IMAGE.sides)
 
 
 class Missing(Exception):
@@ -43,13 +83,14 @@ class Missing(Exception):
 class Process:
     """The process of a side. `ask` sends a command and returns the answer."""
 
-    def __init__(self, name: str, python: Path, environment: dict[str, str]) -> None:
+    def __init__(self, name: str, environment: dict[str, str]) -> None:
         self.name = name
-        if not python.exists():
-            raise Missing(f"{python} is not there: see scripts/bench_peers.sh")
+        command = COMMANDS[name]
+        if which(command[0]) is None:
+            raise Missing(f"{command[0]} is not there: see scripts/bench_peers.sh")
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
         self._process = subprocess.Popen(
-            [python, "-m", "benchmarks.worker", name],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -132,7 +173,9 @@ def measure(row: Row, sides: Sequence[Process], rounds: int, seconds: float) -> 
     ready = []
     for side in sides:
         try:
-            found[side.name].note = side.ask(do="prepare", row=row.name).get("note", "")
+            found[side.name].note = side.ask(do="prepare", row=row.name, kind=row.kind, sizes=row.sizes).get(
+                "note", ""
+            )
             ready.append(side)
         except Missing as reason:
             found[side.name].missing = str(reason)
@@ -174,9 +217,9 @@ def record(row: Row, found: dict[str, Samples], facts: dict[str, dict[str, str]]
         }
 
 
-def table(names: Sequence[str]) -> Table:
+def table(title: str, names: Sequence[str]) -> Table:
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    made.add_column("cpu_ms (wall ms)")
+    made.add_column(f"{title}: cpu_ms (wall ms)")
     for name in names:
         made.add_column(name, justify="right")
         if name != US:
@@ -213,40 +256,31 @@ def _ratio(theirs: float | None, ours: float | None) -> str:
     return f"{theirs / ours:.2f}×" if theirs and ours else ""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="rounds per row")
-    parser.add_argument("--seconds", type=float, default=0.3, help="the minimum seconds of a turn")
-    parser.add_argument("--models", action="store_true", help="whole models instead of operators")
-    parser.add_argument("--only", default="", help="only rows whose name contains this text")
-    parser.add_argument("--output", type=Path, default=ROOT / "build/bench.jsonl", help="appended to")
-    options = parser.parse_args()
-    say = Console(stderr=True, highlight=False, soft_wrap=True).print
-    rows = [row for row in (MODEL_ROWS if options.models else ROWS) if options.only in row.name]
-    environment = {} if options.models else dict(NO_SHADER_CACHE)
-    if any(row.kind == "llm" for row in rows) and (program := smollm2.program(PEERS)):
-        environment["PTERON_BENCH_MODEL"] = str(program)
+def measure_group(group: Group, options: argparse.Namespace, say: Callable[[str], None]) -> list[str]:
+    """Measure the rows, print the table, append the results to the file. Returns notes."""
+    rows = [row for row in group.rows if options.only in row.name]
+    if not rows:
+        return []
+    environment = model_files() if group is LANGUAGE else {}
+    if not group.has_shader_cache:
+        environment |= NO_SHADER_CACHE
     notes: list[str] = []
     with ExitStack() as stack:
         sides, facts = [], {}
-        for name, python in (MODEL_SIDES if options.models else SIDES).items():
+        for name in group.sides:
             try:
-                side = Process(name, python, environment)
+                side = Process(name, environment)
                 stack.callback(side.close)
                 facts[name] = side.ask(do="facts")
                 sides.append(side)
                 say(", ".join(facts[name].values()))
             except Missing as reason:
                 notes.append(f"{name}: {reason}")
-        out = table([side.name for side in sides])
-        options.output.parent.mkdir(parents=True, exist_ok=True)
+        out = table(group.title, [side.name for side in sides])
         with options.output.open("a", encoding="utf-8") as file:
             for row in rows:
                 say(f"measuring {row.name}")
-                if row.kind == "model":
-                    subprocess.run(
-                        [sys.executable, "-m", "benchmarks.models", row.name], cwd=ROOT, check=True
-                    )
+                export(row)
                 found = measure(row, sides, options.rounds, options.seconds)
                 out.add_row(*cells(row, found))
                 file.writelines(
@@ -256,9 +290,44 @@ def main() -> None:
                     notes += [
                         f"{row.name}, {name}: {text}" for text in (samples.missing, samples.note) if text
                     ]
+    Console(width=150, highlight=False).print(out, "")
+    return notes
+
+
+def model_files() -> dict[str, str]:
+    """Where the sides find SmolLM2, and llama.cpp for node."""
+    files = {
+        "PTERON_BENCH_MODEL": smollm2.program(PEERS),
+        "PTERON_BENCH_GGUF": smollm2.find_gguf(PEERS),
+        "PTERON_BENCH_NODE": PEERS / "node",
+    }
+    return {name: str(path) for name, path in files.items() if path is not None}
+
+
+def export(row: Row) -> None:
+    """Make the files of a row in a process of its own, because the exporters need much memory."""
+    if row.kind in ("model", "texts"):
+        module = "benchmarks.models" if row.kind == "model" else "benchmarks.map_texts"
+        arguments = [row.name] if row.kind == "model" else ["--export"]
+        subprocess.run([sys.executable, "-m", module, *arguments], cwd=ROOT, check=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="rounds per row")
+    parser.add_argument("--seconds", type=float, default=0.3, help="the minimum seconds of a turn")
+    parser.add_argument("--models", action="store_true", help="all whole models, and nothing else")
+    parser.add_argument("--only", default="", help="only rows whose name contains this text")
+    parser.add_argument("--output", type=Path, default=ROOT / "build/bench.jsonl", help="appended to")
+    options = parser.parse_args()
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    say = Console(stderr=True, highlight=False, soft_wrap=True).print
+    groups = [MODELS] if options.models else [OPERATORS, LANGUAGE, IMAGE, TEXTS]
+    notes = [note for group in groups for note in measure_group(group, options, say)]
     console = Console(width=150, highlight=False)
-    console.print(out)
-    console.print("\nA ratio is a peer's CPU time over Pteron's: above 1, Pteron is faster. The column")
+    if not options.models and options.only in loads.ROW:
+        notes += loads.measure_loads(smollm2.program(PEERS), options.output, console)
+    console.print("A ratio is a peer's CPU time over Pteron's: above 1, Pteron is faster. The column")
     console.print("'published' was not measured in this run: see benchmarks/README.md.")
     for note in notes:
         console.print(f"- {note}")

@@ -1,6 +1,7 @@
 """Vectors of short texts by MiniLM: rows per CPU-second of `program.map`, of calls one by one, and of others.
 
     python -m benchmarks.map_texts                # 256 texts of one to eight words, in 3 rounds
+    python -m benchmarks.map_texts --export       # only write the files of the row of `make bench`
 
 All sides compute the vectors of the same texts on this machine, in turns. torch runs on the CPU: one text at
 a time, in batches of similar length, and by sentence-transformers where it is installed. CPU time is that of
@@ -27,9 +28,12 @@ from tests.models.test_minilm import minilm
 from tests.models.test_minilm_map import encoded, short_texts, write_model
 
 import pteron
+from benchmarks import models
+from benchmarks.rows import TEXTS
 
 Vectors: TypeAlias = np.ndarray[Any, Any]
 Side: TypeAlias = Callable[[list[str]], Vectors]
+MODEL = "MiniLM"
 BATCH = 16
 SLACK = 1e-4
 
@@ -45,8 +49,8 @@ def sides(stack: ExitStack, exported: Path | None) -> Iterator[tuple[str, Side]]
     yield "Pteron, one by one", one_by_one
     yield "Pteron, program.map", lambda texts: np.stack(list(program.map(encoded(texts), batch=BATCH)))
     model = minilm()
-    yield "torch, one by one", lambda texts: _by_torch(model, encoded(texts), 1)
-    yield f"torch, batches of {BATCH}", lambda texts: _by_torch(model, encoded(texts), BATCH)
+    yield "torch, one by one", lambda texts: by_torch(model, encoded(texts), 1)
+    yield f"torch, batches of {BATCH}", lambda texts: by_torch(model, encoded(texts), BATCH)
     with suppress(ImportError):
         from sentence_transformers import SentenceTransformer
 
@@ -55,7 +59,8 @@ def sides(stack: ExitStack, exported: Path | None) -> Iterator[tuple[str, Side]]
         yield "sentence-transformers", lambda texts: theirs.encode(texts, batch_size=BATCH)
 
 
-def _by_torch(model: Any, rows: list[Vectors], size: int) -> Vectors:
+def by_torch(model: Any, rows: list[Vectors], size: int) -> Vectors:
+    """The vectors of the rows, in batches of similar length."""
     order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
     vectors = np.empty((len(rows), 384), np.float32)
     for start in range(0, len(rows), size):
@@ -71,12 +76,26 @@ def _by_torch(model: Any, rows: list[Vectors], size: int) -> Vectors:
     return vectors
 
 
+def export() -> None:
+    """Write the model, and torch's vectors of the texts of the row, unless they are there."""
+    folder = models.folder(MODEL)
+    if (folder / "expected.npy").exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    write_model(folder)
+    np.save(folder / "expected.npy", by_torch(minilm(), encoded(short_texts(TEXTS)), BATCH))  # the last file
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.map_texts", description=__doc__)
     parser.add_argument("--texts", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", type=Path, help="an exported MiniLM; by default it is exported first")
+    parser.add_argument("--export", action="store_true", help="write the files of `make bench`, and stop")
     options = parser.parse_args()
+    if options.export:
+        export()
+        return
     texts = short_texts(options.texts)
     rates: dict[str, list[float]] = {}
     with ExitStack() as stack:

@@ -36,6 +36,8 @@ class Side:
         if row.kind == "model":
             method = pteron.load(models.folder(row.name) / "model.pte", device=self._device).method()
             return lambda live: method.execute([data["x"]])[0]
+        if row.kind == "texts":
+            return self._texts(row)
         op = self._one_op(row, data)
         first, *others = op.inputs
         return lambda live: op.call([first if live is None else first[:live], *others])[0]
@@ -65,6 +67,13 @@ class Side:
         length = data["q"].shape[1]
         args = [data["q"], data["k"], data["v"], *caches, past, length, None, 0.0, True, None]
         return OneOp(self._device, "sdpa_with_kv_cache.default", args, [(1, length, HEADS, HEAD)])
+
+    def _texts(self, row: Row) -> Callable[[int | None], Array]:
+        from benchmarks.map_texts import BATCH, MODEL, encoded, short_texts
+
+        program = pteron.load(models.folder(MODEL) / "minilm.pte", device=self._device)
+        tokens = encoded(short_texts(row.sizes["texts"]))
+        return lambda live: np.stack(list(program.map(tokens, batch=BATCH)))
 
     def _language_model(self, row: Row) -> Callable[[int | None], Array]:
         from pteron.llm.decoder import Decoder

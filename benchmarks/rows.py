@@ -22,7 +22,7 @@ class Unsupported(Exception):
 @dataclass(frozen=True, slots=True)
 class Row:
     name: str
-    kind: str  # linear, linear_q4, rms_norm, attention, llm, or model
+    kind: str  # linear, linear_q4, rms_norm, attention, llm, model, or texts
     sizes: dict[str, int]
     published: float | None = None  # cpu_ms of the best peer on an idle machine with two cores, measured once
     by: str = ""
@@ -49,6 +49,8 @@ ROWS = (
 )
 
 MODEL_ROWS = tuple(Row(name, "model", {}) for name in models.MODELS)
+TEXTS = 64
+TEXT_ROWS = (Row(f"MiniLM, vectors of {TEXTS} short texts", "texts", {"texts": TEXTS}),)
 
 HEADS, KV_HEADS, HEAD = 32, 8, 64
 
@@ -106,6 +108,8 @@ def expected(row: Row, data: dict[str, Array]) -> Array | None:
             result = _attention(data, row.sizes["past"])
         case "model":
             result = np.load(models.folder(row.name) / "expected.npy")
+        case "texts":
+            result = np.load(models.folder("MiniLM") / "expected.npy")
         case _:
             return None
     return result

@@ -18,6 +18,8 @@ class Side:
         return {"version": f"torch {torch.__version__}", "adapter": "one thread of the CPU"}
 
     def prepare(self, row: Row, data: dict[str, Array]) -> Callable[[int | None], Array]:
+        if row.kind == "texts":
+            return _texts(row)
         if row.kind != "model":
             raise Unsupported("torch is measured with whole models")
         module, x = models.build(row.name), torch.from_numpy(data["x"])
@@ -28,3 +30,10 @@ class Side:
             return result
 
         return call
+
+
+def _texts(row: Row) -> Callable[[int | None], Array]:
+    from benchmarks.map_texts import BATCH, by_torch, encoded, minilm, short_texts
+
+    model, tokens = minilm(), encoded(short_texts(row.sizes["texts"]))
+    return lambda live: by_torch(model, tokens, BATCH)

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from benchmarks.rows import MODEL_ROWS, ROWS, Array, Row, Unsupported, arrays, expected
+from benchmarks.rows import MODEL_ROWS, ROWS, TEXT_ROWS, Array, Row, Unsupported, arrays, expected
 
 SLACK = 0.02  # relative to the norm of the result; enough for a side that rounds activations to 8 bits
 
@@ -45,7 +45,9 @@ class Worker:
             case {"do": "facts"}:
                 return self._side.facts()
             case {"do": "prepare", "row": name}:
-                return self._prepare(next(row for row in (*ROWS, *MODEL_ROWS) if row.name == name))
+                return self._prepare(
+                    next(row for row in (*ROWS, *MODEL_ROWS, *TEXT_ROWS) if row.name == name)
+                )
             case {"do": "run", "calls": calls, "live": live}:
                 return self._run(lambda done, _: done >= calls, live)
             case {"do": "run", "seconds": seconds}:

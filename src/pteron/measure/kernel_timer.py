@@ -18,9 +18,10 @@ MOST_RUNS = 256
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The seconds of one run of the kernels, and the number of runs that were measured."""
+    """The seconds of one run of the kernels: the median, and the shortest. The number of measured runs."""
 
     seconds: float
+    shortest: float
     runs: int
 
 
@@ -41,17 +42,18 @@ class KernelTimer:
             self._on_host(commands, 1)
             first = self._on_host(commands, 1)
             runs = max(1, min(MOST_RUNS, round(enough / max(first, 1e-6))))
-            if self._by_gpu and (seconds := self._on_gpu(commands, runs)):
-                return Timing(seconds, runs)
-            return Timing(self._on_host(commands, runs) / runs, runs)
+            seconds = self._on_gpu(commands, runs) if self._by_gpu else []
+            if not all(seconds) or not seconds:  # the GPU has no clock, or one that is too coarse
+                seconds = [self._on_host(commands, runs) / runs]
+            return Timing(median(seconds), min(seconds), runs)
 
-    def _on_gpu(self, commands: Sequence[Command], runs: int) -> float:
-        """The median of all runs. 0 if the clock is too coarse for these kernels."""
+    def _on_gpu(self, commands: Sequence[Command], runs: int) -> list[float]:
+        """The seconds of each run."""
         with stopwatch(self._device) as watch:
             self._device.submit((), list(commands) * runs, ())
-            spans = [span.end - span.begin for span in watch.read()]
+            spans = [(span.end - span.begin) / 1e9 for span in watch.read()]
         count = len(commands)
-        return median(sum(spans[start : start + count]) for start in range(0, len(spans), count)) / 1e9
+        return [sum(spans[start : start + count]) for start in range(0, len(spans), count)]
 
     def _on_host(self, commands: Sequence[Command], runs: int) -> float:
         begin = time.perf_counter()

@@ -48,7 +48,7 @@ class Tuning:
     def prefers(self, key: str, live: LiveShapes, fitting: Sequence[str]) -> str:
         measured = self.best.get(key)
         preferred = _nearest(measured, live.size) if measured else self.lessons.nearest(key, live)
-        return preferred if preferred in fitting else fitting[0]
+        return preferred if preferred is not None and preferred in fitting else fitting[0]
 
 
 def _nearest(measured: Mapping[int, str], size: int) -> str:
