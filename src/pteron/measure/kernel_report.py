@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -24,7 +24,7 @@ from pteron.ir.values import Shape, Tensor, Value
 from pteron.ir.work import cost
 from pteron.measure.ceilings import Ceilings, measure_ceilings
 from pteron.measure.kernel_cases import CASES, KernelCase, case_graph
-from pteron.measure.kernel_timer import KernelTimer
+from pteron.measure.kernel_timer import KernelTimer, Timing
 from pteron.measure.tuning import kernel_version
 from pteron.method import Method
 from pteron.plan.routes import LiveShapes, route_key
@@ -75,26 +75,9 @@ def make_report(
     """
     from pteron import __version__
 
-    deadline, timer, all_cases = (
-        Deadline(seconds),
-        KernelTimer(device),
-        list(CASES if cases is None else cases),
-    )
-    ceilings = measure_ceilings(device, timer)
-    measured: list[dict[str, Any]] = []
-    failed: dict[str, str] = {}
-    left_out: list[str] = []
-    for number, case in enumerate(all_cases):
-        name = f"{case.family}: {case.name}"
-        if deadline.is_over:
-            left_out.append(name)
-            continue
-        if progress is not None:
-            progress(name, number, len(all_cases))
-        try:
-            measured.append(_measure_case(case, device, timer, ceilings, deadline))
-        except PteronError as error:  # for example, the device has too little memory for this case
-            failed[name] = str(error)
+    deadline, timer = Deadline(seconds), KernelTimer(device)
+    runner = CaseRunner(device, timer, measure_ceilings(device, timer), deadline)
+    results = _run_all(runner, list(CASES if cases is None else cases), progress)
     return {
         "format": FORMAT,
         "format_version": VERSION,
@@ -105,11 +88,27 @@ def make_report(
         "clock": timer.clock,
         "seconds_allowed": seconds,
         "seconds_spent": round(deadline.spent, 1),
-        "ceilings": asdict(ceilings),
-        "cases": measured,
-        "failed": failed,
-        "left_out": left_out,
+        "ceilings": asdict(runner.ceilings),
+        **results,
     }
+
+
+def _run_all(runner: CaseRunner, cases: Sequence[KernelCase], progress: Progress | None) -> dict[str, Any]:
+    measured: list[dict[str, Any]] = []
+    failed: dict[str, str] = {}
+    left_out: list[str] = []
+    for number, case in enumerate(cases):
+        name = f"{case.family}: {case.name}"
+        if runner.deadline.is_over:
+            left_out.append(name)
+            continue
+        if progress is not None:
+            progress(name, number, len(cases))
+        try:
+            measured.append(runner.run(case))
+        except PteronError as error:  # for example, the device has too little memory for this case
+            failed[name] = str(error)
+    return {"cases": measured, "failed": failed, "left_out": left_out}
 
 
 def _describe(device: WgpuDevice) -> dict[str, Any]:
@@ -125,47 +124,61 @@ def _describe(device: WgpuDevice) -> dict[str, Any]:
     }
 
 
-def _measure_case(
-    case: KernelCase, device: WgpuDevice, timer: KernelTimer, ceilings: Ceilings, deadline: Deadline
-) -> dict[str, Any]:
-    choice = NamedRoute()
-    with _opened(case, device, choice) as (method, inputs):
-        node, live = method.graph.nodes[0], method._live
-        work = cost(node, live.live)
-        least = ceilings.seconds(work)
-        routes: list[dict[str, Any]] = []
-        for route in live.routes[0]:
-            if deadline.is_over and routes:
-                break
-            choice.name = route.name
-            live.forget()
-            method.execute(inputs)
-            taken = live.plans[0]
-            assert taken is not None
-            if taken.route == route.name:
-                timing = timer.time(method._executor.commands(method._state()))
-                routes.append(
-                    {
-                        "route": route.name,
-                        "kernels": _kernels(method),
-                        "seconds": timing.seconds,
-                        "runs": timing.runs,
-                        "percent_of_ceiling": round(100 * least / timing.seconds, 2),
-                    }
-                )
-        return {
-            "family": case.family,
-            "name": case.name,
-            "operator": case.operator,
-            "key": route_key(node),
-            "reads": _shapes(node.reads),
-            "writes": _shapes(node.writes),
-            "flops": work.flops,
-            "nbytes": work.nbytes,
-            "bound": ceilings.bound(work),
-            "least_seconds": least,
-            "routes": routes,
-        }
+@dataclass(frozen=True, slots=True)
+class CaseRunner:
+    """Times all routes of a case."""
+
+    device: WgpuDevice
+    timer: KernelTimer
+    ceilings: Ceilings
+    deadline: Deadline
+
+    def run(self, case: KernelCase) -> dict[str, Any]:
+        choice = NamedRoute()
+        with _opened(case, self.device, choice) as (method, inputs):
+            node, live = method.graph.nodes[0], method._live
+            work = cost(node, live.live)
+            least = self.ceilings.seconds(work)
+            routes: list[dict[str, Any]] = []
+            for route in live.routes[0]:
+                if self.deadline.is_over and routes:
+                    break
+                choice.name = route.name
+                timing = self._time(method, inputs, route.name)
+                if timing is not None:
+                    share = round(100 * least / timing.seconds, 2)
+                    routes.append(
+                        {
+                            "route": route.name,
+                            "kernels": _kernels(method),
+                            "seconds": timing.seconds,
+                            "runs": timing.runs,
+                            "percent_of_ceiling": share,
+                        }
+                    )
+            return {
+                "family": case.family,
+                "name": case.name,
+                "operator": case.operator,
+                "key": route_key(node),
+                "reads": _shapes(node.reads),
+                "writes": _shapes(node.writes),
+                "flops": work.flops,
+                "nbytes": work.nbytes,
+                "bound": self.ceilings.bound(work),
+                "least_seconds": least,
+                "routes": routes,
+            }
+
+    def _time(self, method: Method, inputs: Sequence[Any], route: str) -> Timing | None:
+        """The time of the chosen route; None if it does not fit the shapes."""
+        method._live.forget()
+        method.execute(inputs)
+        taken = method._live.plans[0]
+        assert taken is not None
+        if taken.route != route:
+            return None
+        return self.timer.time(method._executor.commands(method._state()))
 
 
 @contextmanager
