@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pteron.arrays import GpuArray
-    from pteron.devices import adapters, open_device
+    from pteron.arrays import GpuArray, HostArray
+    from pteron.async_program import AsyncMethod, AsyncProgram
+    from pteron.devices import adapters, open_device, open_device_async
     from pteron.errors import (
         DeviceError,
         DeviceLost,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pteron.gpu.staging import Pending
     from pteron.gpu.state import State
     from pteron.llm import convert
-    from pteron.loading import load
+    from pteron.loading import load, load_async
     from pteron.measure.profile import profile
     from pteron.method import Method
     from pteron.program import Program
@@ -36,11 +37,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncMethod",
+    "AsyncProgram",
     "Batching",
     "DeviceError",
     "DeviceLost",
     "FormatError",
     "GpuArray",
+    "HostArray",
     "InputError",
     "Method",
     "OutOfMemory",
@@ -55,15 +59,20 @@ __all__ = [
     "convert",
     "export",
     "load",
+    "load_async",
     "open_device",
+    "open_device_async",
     "profile",
     "verify",
 ]
 
 # Imported at first use: reading a file needs no GPU library, and `pteron --help` needs none of them.
 _HOMES = {
+    "AsyncMethod": "pteron.async_program",
+    "AsyncProgram": "pteron.async_program",
     "Batching": "pteron.segments.graph",
     "GpuArray": "pteron.arrays",
+    "HostArray": "pteron.arrays",
     "Method": "pteron.method",
     "Pending": "pteron.gpu.staging",
     "State": "pteron.gpu.state",
@@ -73,7 +82,9 @@ _HOMES = {
     "convert": "pteron.llm",
     "export": "pteron.exporting",
     "load": "pteron.loading",
+    "load_async": "pteron.loading",
     "open_device": "pteron.devices",
+    "open_device_async": "pteron.devices",
     "profile": "pteron.measure.profile",
     "verify": "pteron.verifying",
 }

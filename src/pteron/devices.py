@@ -2,29 +2,36 @@
 
 pteron.adapters()                       # best first
 device = pteron.open_device("NVIDIA")   # by index or part of the name; default: the best
+
+In a browser, `await open_device_async()` opens the GPU that the browser chooses.
 """
 
 from __future__ import annotations
+
+import asyncio
+import sys
 
 from pteron.errors import PteronError
 from pteron.gpu.device import Device
 from pteron.gpu.staging import read_back
 from pteron.gpu.wgpu.adapters import REMEDY, Adapter, adapters, opengl_names
-from pteron.gpu.wgpu.wgpu_device import WgpuDevice
 
 __all__ = [
+    "IN_BROWSER",
     "REMEDY",
     "Adapter",
     "Device",
-    "WgpuDevice",
     "adapters",
     "open_device",
+    "open_device_async",
     "opengl_names",
     "try_kernel",
 ]
 
+IN_BROWSER = sys.platform.startswith("emscripten")
 
-def open_device(wanted: str | int | Adapter | None = None) -> WgpuDevice:
+
+def open_device(wanted: str | int | Adapter | None = None) -> Device:
     """Open an adapter, to share it between programs.
 
     Args:
@@ -44,7 +51,25 @@ def open_device(wanted: str | int | Adapter | None = None) -> WgpuDevice:
         b = pteron.load("b.pte", device=device)
         ```
     """
+    if IN_BROWSER:
+        from pteron.gpu.web.waiting import run_until_done
+
+        return run_until_done(open_device_async(wanted))
+    from pteron.gpu.wgpu.wgpu_device import WgpuDevice
+
     return WgpuDevice(wanted)
+
+
+async def open_device_async(wanted: str | int | Adapter | None = None) -> Device:
+    """Like `open_device`, without blocking the event loop.
+
+    A browser does not list its adapters. There, `wanted` may be "high-performance" or "low-power".
+    """
+    if IN_BROWSER:
+        from pteron.gpu.web.web_device import WebDevice
+
+        return await WebDevice.open(wanted)
+    return await asyncio.to_thread(open_device, wanted)
 
 
 def try_kernel(adapter: Adapter) -> str | None:

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pteron.devices import open_device
-from pteron.gpu.device import Device
-from pteron.gpu.wgpu.adapters import Adapter
-from pteron.gpu.wgpu.wgpu_device import WgpuDevice
+from pteron.async_program import AsyncProgram, off_loop
+from pteron.devices import Adapter, Device, open_device, open_device_async
+from pteron.fetching import fetched
+from pteron.ir.values import Graph
 from pteron.lower.budget import MAX_NODES
 from pteron.measure import tuning
-from pteron.measure.trials import Trials
 from pteron.plan.routes import Choice
-from pteron.program import Program, lower_all
+from pteron.program import Program, Tuner, lower_all
 from pteron.pte.file import ProgramFile
 from pteron.segments.graph import Batching
+
+
+@dataclass(frozen=True)
+class _Options:
+    """See `load`."""
+
+    fuse: Iterable[str] | None = None
+    tune: bool | None = None
+    choice: Choice | None = None
+    max_nodes: int = MAX_NODES
+    kv_dtype: str | None = None
+    segments: int | Batching | None = None
+
+    def __post_init__(self) -> None:
+        if self.fuse is not None:  # it may be read only once
+            object.__setattr__(self, "fuse", tuple(self.fuse))
 
 
 def load(
@@ -65,42 +82,96 @@ def load(
         ```
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
-    fuse = None if fuse is None else tuple(fuse)
-    batching = Batching(segments) if isinstance(segments, int) else segments
+    lowered = _lower(source, paths, _Options(fuse, tune, choice, max_nodes, kv_dtype, segments))
+    with _closed_on_failure(lowered.file):
+        if device is not None and not isinstance(device, (str, int, Adapter)):
+            return _program(lowered, device, owns_device=False)
+        opened = open_device(device)
+        with _closed_on_failure(opened):
+            return _program(lowered, opened, owns_device=True)
+
+
+async def load_async(
+    source: Any,
+    *,
+    data_path: Any = None,
+    device: str | int | Adapter | Device | None = None,
+    **options: Any,
+) -> AsyncProgram:
+    """Load a program whose calls are awaited. It works in a browser and on any other machine.
+
+    program = await pteron.load_async("model.pte")
+    y = await program(x)
+
+    source, data_path: also URLs, and buffers of JavaScript. In a browser, a string is a URL unless a file has
+        this name; it may be relative to the page.
+    The other options are those of `load`.
+    """
+    single = isinstance(data_path, (str, Path, bytes)) or not isinstance(data_path, Iterable)
+    paths = [path for path in ([data_path] if single else data_path) if path is not None]
+    source, *paths = [await fetched(place) for place in (source, *paths)]
+    lowered = await off_loop(partial(_lower, source, paths, _Options(**options)))
+    with _closed_on_failure(lowered.file):
+        if device is not None and not isinstance(device, (str, int, Adapter)):
+            return AsyncProgram(await off_loop(partial(_program, lowered, device, owns_device=False)))
+        opened = await open_device_async(device)
+        with _closed_on_failure(opened):
+            return AsyncProgram(await off_loop(partial(_program, lowered, opened, owns_device=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lowered:
+    """An open file, its graphs, and how it was asked for."""
+
+    file: ProgramFile
+    graphs: Mapping[str, Graph]
+    source: Any
+    paths: list[Any]
+    options: _Options
+
+
+def _lower(source: Any, paths: list[Any], options: _Options) -> _Lowered:
+    """Everything before a device is opened: a bad file needs none."""
     file = ProgramFile.open(source, paths)
-    opened: Device | None = None
+    with _closed_on_failure(file):
+        segments = options.segments
+        batching = Batching(segments) if isinstance(segments, int) else segments
+        graphs = lower_all(file, options.fuse, options.max_nodes, options.kv_dtype, batching)
+        return _Lowered(file, graphs, source, paths, options)
+
+
+def _program(lowered: _Lowered, device: Device, owns_device: bool) -> Program:
+    choice, tuner = _measurements(device, lowered.options)
+    origin = partial(_origin, lowered.source, lowered.paths, vars(lowered.options))
+    return Program(
+        lowered.file,
+        lowered.graphs,
+        device,
+        owns_device=owns_device,
+        choice=choice,
+        tuner=tuner,
+        origin=origin,
+    )
+
+
+def _measurements(device: Device, options: _Options) -> tuple[Choice | None, Tuner | None]:
+    """The kernels to use, and what finds the fastest if they are not known."""
+    if options.choice is not None or device.adapter is None:
+        return options.choice, None
+    known = tuning.read(device.adapter)
+    if not (not device.is_software if options.tune is None else options.tune):
+        return known, None
+    from pteron.measure.trials import Trials  # needs numpy and wgpu
+
+    return known, Trials()
+
+
+@contextmanager
+def _closed_on_failure(thing: Any) -> Iterator[None]:
     try:
-        # Before a device is opened: a bad file needs none.
-        graphs = lower_all(file, fuse, max_nodes, kv_dtype, batching)
-        if device is None or isinstance(device, (str, int, Adapter)):
-            device = opened = open_device(device)
-        if tune is None:
-            tune = not device.is_software
-        tuner, known = None, choice
-        if choice is None and isinstance(device, WgpuDevice):
-            known = tuning.read(device.adapter)
-            tuner = Trials() if tune else None
-        options = {
-            "fuse": fuse,
-            "tune": tune,
-            "choice": choice,
-            "max_nodes": max_nodes,
-            "kv_dtype": kv_dtype,
-            "segments": segments,
-        }
-        return Program(
-            file,
-            graphs,
-            device,
-            owns_device=opened is not None,
-            choice=known,
-            tuner=tuner,
-            origin=partial(_origin, source, paths, options),
-        )
+        yield
     except BaseException:
-        if opened is not None:
-            opened.close()
-        file.close()
+        thing.close()
         raise
 
 

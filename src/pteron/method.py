@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
-
 from pteron import html
-from pteron.arrays import (
-    AsGiven,
-    GpuArray,
-    as_it_is,
-    as_numpy,
-    check_contents,
-    from_gpu,
-    kind_of,
-    read_element,
-    to_gpu,
-)
+from pteron.arrays import AsGiven, GpuArray, host
 from pteron.errors import InputError, PteronError
 from pteron.gpu import call
 from pteron.gpu.call import Feed, Read
@@ -38,6 +28,8 @@ from pteron.plan.memory import aligned
 from pteron.plan.sweep import LiveGraph
 
 T = TypeVar("T")
+
+AS_IT_IS = host.kind_of(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +225,7 @@ class Method:
         arrays = self._read_inputs(given)
         with self.device.lock:
             copies, state = self._prepare(arrays, state)
-            return self._launch(copies, state, keep_on_gpu, last_row, kind_of(given))
+            return self._launch(copies, state, keep_on_gpu, last_row, host.kind_of(given))
 
     def _prepare(self, arrays: list[Any], state: State | None) -> tuple[list[Copy], State]:
         """Do everything for a call except running it."""
@@ -254,7 +246,7 @@ class Method:
         state: State,
         keep_on_gpu: bool = False,
         last_row: bool = False,
-        as_given: AsGiven = as_it_is,
+        as_given: AsGiven = AS_IT_IS,
     ) -> Pending[list[Any]]:
         if keep_on_gpu:
             return Pending.ready(self._run_and_keep(state, copies))
@@ -277,7 +269,7 @@ class Method:
     def _as_given(self, as_given: AsGiven, outputs: list[Any]) -> list[Any]:
         """Outputs in the kind of array that the inputs have."""
         return [
-            as_given(value, port.host_type) if isinstance(value, np.ndarray) else value
+            as_given(value, port.host_type) if isinstance(port.value, Tensor) else value
             for port, value in zip(self.graph.outputs, outputs, strict=True)
         ]
 
@@ -305,20 +297,18 @@ class Method:
 
     def _read_input(self, port: Port, value: Any) -> Any:
         if isinstance(port.value, SymInt):
-            if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
-                raise InputError(f"{port.name}: expected an integer, got {type(value).__name__}")
-            return value.__index__()
+            return _integer_input(value, port.name)
         if not isinstance(port.value, Tensor):
             return None  # a constant that the exporter kept as an input
         if isinstance(value, GpuArray):
             self._check_gpu_array(port, value)
             array: Any = value
         else:
-            array = as_numpy(value, port.name)
+            array = host.read(value, port.name)
         check_shape(port, tuple(array.shape))
         if isinstance(array, GpuArray):
             return array
-        return to_gpu(array, port.host_type, port.value.dtype, port.name, value)
+        return host.to_gpu(array, port.host_type, port.value.dtype, port.name, value)
 
     def _check_gpu_array(self, port: Port, value: GpuArray) -> None:
         assert isinstance(port.value, Tensor)
@@ -337,7 +327,7 @@ class Method:
                 changes[port.value.id] = tuple(array.shape)
                 by_id[port.value.id] = array
         for element in self._elements:
-            changes[element.symint.id] = read_element(element, by_id[element.source.id])
+            changes[element.symint.id] = host.read_element(element, by_id[element.source.id])
         return changes
 
     def _feeds(self, arrays: list[Any]) -> list[Feed]:
@@ -352,7 +342,7 @@ class Method:
             if isinstance(array, GpuArray):
                 feeds.append(Feed(port.value, nbytes, buffer=array.buffer))
             else:
-                feeds.append(Feed(port.value, nbytes, array.reshape(-1).view(np.uint8)))
+                feeds.append(Feed(port.value, nbytes, host.raw_bytes(array)))
         return feeds
 
     def _run_and_keep(self, state: State, before: list[Copy]) -> list[Any]:
@@ -524,15 +514,22 @@ class Method:
                 known = (place, rule.low, rule.high)
                 if (
                     rule.tensor.id == tensor
-                    and isinstance(arrays[place], np.ndarray)
+                    and not isinstance(arrays[place], GpuArray)
                     and known not in checked
                 ):
                     checked.add(known)
-                    check_contents(arrays[place], rule, self.graph.inputs[place].name)
+                    host.check_contents(arrays[place], rule, self.graph.inputs[place].name)
 
 
 def _id(port: Port) -> ValueId:
     return port.value.id if isinstance(port.value, (Tensor, SymInt)) else ValueId(-1)
+
+
+def _integer_input(value: Any, name: str) -> int:
+    if not isinstance(value, bool):
+        with suppress(TypeError):
+            return operator.index(value)
+    raise InputError(f"{name}: expected an integer, got {type(value).__name__}")
 
 
 def _output(
@@ -548,14 +545,14 @@ def _output(
         return port.value
     read = reads[port.value.id]
     if not read.nbytes:
-        return np.empty(read.shape, array_type(port.host_type))
-    array = from_gpu(read.bytes_in(data), port.value.dtype, port.host_type, read.shape)
+        return host.empty(read.shape, port.host_type)
+    array = host.from_gpu(read.bytes_in(data), port.value.dtype, port.host_type, read.shape)
     counter = counts.get(port.value.id)
-    return array if counter is None else array[: _count(reads[counter.id].bytes_in(data))]
+    return array if counter is None else host.first(array, _count(reads[counter.id].bytes_in(data)))
 
 
 def _count(data: memoryview) -> int:
-    return int(np.frombuffer(data, np.int32, 1)[0])
+    return int.from_bytes(data[:4], "little", signed=True)
 
 
 def _describe(port: Port, dims: tuple[int, ...]) -> IOInfo:

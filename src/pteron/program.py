@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pteron.ops  # noqa: F401  registers the operators
 from pteron import html
-from pteron.arrays import convert_constant
+from pteron.arrays import host
 from pteron.errors import InputError, PteronError
 from pteron.fusion import fuse
 from pteron.gpu.device import Device
@@ -19,12 +19,10 @@ from pteron.ir.values import Graph
 from pteron.lower.budget import MAX_NODES, Budget
 from pteron.lower.cache_dtype import with_cache_dtype
 from pteron.lower.instructions import try_lower
-from pteron.mapping import map_rows
 from pteron.method import Method
 from pteron.plan.routes import Choice
 from pteron.plan.sweep import LiveGraph, plan
 from pteron.pte.file import ProgramFile
-from pteron.segmented_method import SegmentedMethod
 from pteron.segments.graph import Batching, SegmentedGraph
 from pteron.segments.rewrite import with_segments
 
@@ -63,12 +61,12 @@ class Program:
         """
         self.file = file
         self.device = device
-        self._owns_device = owns_device
+        self.owns_device = owns_device
         self._choice = choice
         self._tuner = tuner
         self._origin = origin
         self._planned = _plan_all(graphs, device.route_features, choice)
-        self._weights = Placement(device, convert_constant)
+        self._weights = Placement(device, host.convert_constant)
         self._methods: dict[str, Method] = {}
         self._lock = threading.RLock()
         self._closed = False
@@ -91,14 +89,35 @@ class Program:
             KeyError: The program has no such method. The message lists the methods.
         """
         with self._lock:
-            if self._closed:
-                raise PteronError("the program is closed")
-            if name not in self._methods:
-                self.file.plan(name)  # the KeyError lists the methods
-                with self.device.lock:
-                    self._methods[name] = self._load(self._planned[name])
-                    del self._planned[name]
+            if not self.has_loaded(name):
+                self.begin(name)
+                try:
+                    self.device.wait()
+                except BaseException:
+                    self.unload(name)
+                    raise
             return self._methods[name]
+
+    def has_loaded(self, name: str) -> bool:
+        """Whether a method was used before."""
+        if self._closed:
+            raise PteronError("the program is closed")
+        return name in self._methods
+
+    def begin(self, name: str) -> Method:
+        """Load a method, but do not wait until the device has compiled it."""
+        with self._lock, self.device.lock:
+            self.file.plan(name)  # the KeyError lists the methods
+            self._methods[name] = self._load(self._planned[name])
+            del self._planned[name]
+            return self._methods[name]
+
+    def unload(self, name: str) -> None:
+        """Free a method. Its next use loads it again."""
+        with self._lock:
+            method = self._methods.pop(name)
+            self._planned[name] = plan(method.graph, self.device.route_features, self._choice)
+            method.close()
 
     def _load(self, live: LiveGraph) -> Method:
         if self._tuner is not None:
@@ -111,8 +130,11 @@ class Program:
         return self._made(plan(graph, self.device.route_features, choice))
 
     def _made(self, live: LiveGraph) -> Method:
-        kind = SegmentedMethod if isinstance(live.graph, SegmentedGraph) else Method
-        return kind(live, self.device, self._weights, self)
+        if isinstance(live.graph, SegmentedGraph):
+            from pteron.segmented_method import SegmentedMethod  # needs numpy
+
+            return SegmentedMethod(live, self.device, self._weights, self)
+        return Method(live, self.device, self._weights, self)
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Call the method `forward`. See `Method.__call__`."""
@@ -162,6 +184,8 @@ class Program:
                 ...
             ```
         """
+        from pteron.mapping import map_rows  # needs numpy
+
         if devices is None:
             return map_rows([self.method(method)], rows, columns, **options)
         if not devices:
@@ -171,6 +195,8 @@ class Program:
     def _map_on(
         self, devices: Sequence[Any], method: str, rows: Any, columns: Any, options: dict[str, Any]
     ) -> Iterator[Any]:
+        from pteron.mapping import map_rows
+
         with ExitStack() as stack:
             programs = [stack.enter_context(self.copy_on(device)) for device in devices]
             yield from map_rows([p.method(method) for p in programs], rows, columns, **options)
@@ -189,28 +215,31 @@ class Program:
             raise TypeError("only a program from pteron.load can be loaded again or pickled")
         return self._origin(device)
 
-    def reload(self, device: Device | None = None) -> None:
+    def reload(self, device: Device | None = None, *, wait: bool = True) -> None:
         """Load the program again on a new device, after `DeviceLost`.
 
         The program and its methods stay the same objects. Their states (KV caches) are lost.
 
         Args:
             device: An open device, if several programs share one. Default: the same adapter is opened again.
+            wait: Whether to wait until the device has compiled everything.
         """
         with self._lock:
             if self._closed:
                 raise PteronError("the program is closed")
             new = device or self.device.reopen()
-            weights = Placement(new, convert_constant)
+            weights = Placement(new, host.convert_constant)
             for method in self._methods.values():
                 method.open_on(plan(method.graph, new.route_features, self._choice), new, weights)
+            if wait:
+                new.wait()
             self._planned = {
                 name: plan(live.graph, new.route_features, self._choice)
                 for name, live in self._planned.items()
             }
-            if self._owns_device:
+            if self.owns_device:
                 self.device.close()
-            self.device, self._weights, self._owns_device = new, weights, device is None
+            self.device, self._weights, self.owns_device = new, weights, device is None
 
     def close(self) -> None:
         """Free everything on the GPU. Waits for calls in other threads. A second close does nothing."""
@@ -223,7 +252,7 @@ class Program:
             self._methods.clear()
             self._planned.clear()
             self._weights.close()
-            if self._owns_device:
+            if self.owns_device:
                 self.device.close()
             self.file.close()
 

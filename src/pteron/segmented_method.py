@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from pteron.arrays import GpuArray, kind_of, to_gpu
+from pteron.arrays import GpuArray, host
 from pteron.errors import InputError
 from pteron.gpu.device import Copy, Device
 from pteron.gpu.placement import Placement
@@ -88,7 +88,7 @@ class SegmentedMethod(Method):
         self.device.check_usable()
         given = [self._in_order(inputs, {}) for inputs, _ in calls]
         read = [(self._read_inputs(inputs), state) for inputs, (_, state) in zip(given, calls, strict=True)]
-        as_given = kind_of([array for inputs in given for array in inputs])
+        as_given = host.kind_of([array for inputs in given for array in inputs])
         with self.device.lock:
             self._check_open()
             placed = self._placed(read)
@@ -255,7 +255,7 @@ def _info(port: Port, dims: tuple[int, ...]) -> IOInfo:
 def _on_host(array: Any, port: Port) -> Array:
     if isinstance(array, GpuArray):
         assert isinstance(port.value, Tensor)
-        return to_gpu(array.numpy(), port.host_type, port.value.dtype, port.name)
+        array = host.to_gpu(array.numpy(), port.host_type, port.value.dtype, port.name)
     found: Array = array
     return found
 

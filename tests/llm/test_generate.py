@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pteron.llm
-from pteron.devices import Device, WgpuDevice
+from pteron.devices import Device
 from pteron.errors import InputError, PteronError
+from pteron.gpu.wgpu.wgpu_device import WgpuDevice
 from pteron.llm import ChatTemplate, ContextFull, Detokenizer, LanguageModel, Tokenizer
 from pteron.llm.tokenizer import StopStrings
 from tests.llm.reciter import reciter

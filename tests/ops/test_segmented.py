@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pteron.arrays import convert_constant
+from pteron.arrays.numpy_arrays import convert_constant
 from pteron.devices import Device
 from pteron.gpu.placement import Placement
 from pteron.ir.dtypes import DType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pteron.arrays import convert_constant
+from pteron.arrays.numpy_arrays import convert_constant
 from pteron.errors import InputError
 from pteron.gpu.placement import Placement
 from pteron.gpu.recording import RecordingDevice

@@ -74,7 +74,7 @@ def test_every_command_uses_handles_of_the_device() -> None:
 
 def test_constants_of_different_sizes_at_the_same_bytes_have_separate_buffers() -> None:
     """A small and a large tensor may begin at the same byte of a file."""
-    from pteron.arrays import convert_constant
+    from pteron.arrays.numpy_arrays import convert_constant
     from pteron.gpu.placement import Placement
     from pteron.ir.dtypes import DType
     from pteron.ir.values import Constant, Graph

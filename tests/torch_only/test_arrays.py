@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from pteron.arrays import as_numpy, from_gpu, to_gpu
+from pteron.arrays.numpy_arrays import from_gpu, read, to_gpu
 from pteron.errors import InputError
 from pteron.ir.dtypes import DType
 
@@ -26,21 +26,21 @@ from pteron.ir.dtypes import DType
     ids=lambda value: type(value).__name__,
 )
 def test_anything_array_like_is_read(value: Any) -> None:
-    got = as_numpy(value, "x")
+    got = read(value, "x")
     assert got.dtype == np.float32
     np.testing.assert_array_equal(got, [0, 1, 2])
 
 
 def test_host_memory_is_not_copied() -> None:
     source = torch.arange(4, dtype=torch.float32)
-    ready = to_gpu(as_numpy(source, "x"), "float32", DType.float32, "x")
+    ready = to_gpu(read(source, "x"), "float32", DType.float32, "x")
     source[0] = 7
     assert ready[0] == 7
 
 
 def test_a_value_that_is_not_an_array_is_refused_by_name() -> None:
     with pytest.raises(InputError, match="x: expected an array, got object"):
-        as_numpy(object(), "x")
+        read(object(), "x")
 
 
 @pytest.mark.parametrize("value", [0, -(2**31), 2**31 - 1])
@@ -63,7 +63,7 @@ def test_float64_that_does_not_fit_is_named() -> None:
 
 
 def test_a_scalar_keeps_its_rank() -> None:
-    assert to_gpu(as_numpy(2.5, "x"), "float32", DType.float32, "x").shape == ()
+    assert to_gpu(read(2.5, "x"), "float32", DType.float32, "x").shape == ()
     assert to_gpu(np.array(3), "int64", DType.int32, "x").shape == ()
 
 
@@ -92,4 +92,4 @@ def test_lazily_negated_and_conjugated_tensors_are_read_with_their_values() -> N
     number = torch.tensor([1.0 + 2.0j, 3.0 - 4.0j])
     imaginary = number.conj().imag  # torch notes the sign, and does not write it
     assert imaginary.is_neg()
-    np.testing.assert_array_equal(as_numpy(imaginary, "input0"), [-2.0, 4.0])
+    np.testing.assert_array_equal(read(imaginary, "input0"), [-2.0, 4.0])

@@ -1,16 +1,19 @@
 """The GPU interface that Pteron needs.
 
-`gpu/wgpu` implements it with wgpu-py. `gpu/recording` only records the calls and needs no GPU. Handles
-(buffers, pipelines, bind groups, submissions) are created by the device and are opaque to other code.
+`gpu/wgpu` implements it with wgpu-py, `gpu/web` with the WebGPU of a browser. `gpu/recording` only records
+the calls and needs no GPU. Handles (buffers, pipelines, bind groups, submissions) are created by the device
+and are opaque to other code.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pteron.ir.dispatch import Grid
+
+T = TypeVar("T")
 
 
 class Buffer(Protocol):
@@ -39,6 +42,7 @@ class Device(Protocol):
     """One GPU. Threads may share it: code that changes the data of a method holds `lock`."""
 
     lock: threading.RLock
+    adapter: Any  # the adapter of this machine, if kernels can be timed on it, else None
     allocations: int  # number of buffers created
     compilations: int  # number of pipelines created
 
@@ -95,6 +99,9 @@ class Device(Protocol):
     ) -> Submission:
         """Copies, then kernels in one pass, then copies: one encoder, one submit."""
 
+    def warm_up(self, commands: Iterable[Command]) -> None:
+        """Run commands whose drivers may finish the compilation at the first use of a pipeline."""
+
     def map(self, staging: Buffer, nbytes: int, submission: Submission) -> BufferMapping:
         """Map the first bytes of a staging buffer for reading, after a submission."""
 
@@ -102,9 +109,21 @@ class Device(Protocol):
         """Unmap a staging buffer, also after an interrupted read."""
 
     def wait(self) -> None:
-        """Wait until all submissions are finished."""
+        """Block until all submissions are finished and all pipelines are compiled."""
+
+    async def settled(self) -> None:
+        """Like `wait`, without blocking the event loop."""
+
+    async def after(self, submission: Submission, function: Callable[[], T]) -> T:
+        """Call a function that waits for a submission, such as `Pending.result`.
+
+        The event loop is not blocked.
+        """
 
     def reopen(self) -> Device:
         """A new device on the same GPU, after this one was lost."""
+
+    async def reopen_async(self) -> Device:
+        """Like `reopen`, without blocking the event loop."""
 
     def close(self) -> None: ...

@@ -157,8 +157,7 @@ class Executor:
         once = {site.pipeline: state.groups[site] if site.uses_state else site.group for site in self.sites}
         if once:
             commands = [self.device.command(pipeline, group, (1, 1, 1)) for pipeline, group in once.items()]
-            self.device.submit((), commands, ())
-        self.device.wait()
+            self.device.warm_up(commands)
 
     def start(self) -> None:
         """Write the parameters of the plan at the largest shape."""

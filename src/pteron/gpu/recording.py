@@ -7,12 +7,14 @@ commands and writes of a program without running it. Every read-back returns zer
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from pteron.gpu.device import Command, Copy, Submission
 from pteron.ir.dispatch import GPU, Grid
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +75,7 @@ class RecordingDevice:
     uniform_alignment: int = 256
     name: str = "recording"
     is_software: bool = False
+    adapter: None = None
     allocations: int = 0
     compilations: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -131,6 +134,9 @@ class RecordingDevice:
     ) -> Submission:
         self.events.append(Submit(tuple(before), tuple(commands), tuple(after)))
 
+    def warm_up(self, commands: Iterable[Command]) -> None:
+        self.submit((), commands, ())
+
     def map(self, staging: Any, nbytes: int, submission: Submission) -> Zeros:
         return Zeros(nbytes)
 
@@ -140,8 +146,17 @@ class RecordingDevice:
     def wait(self) -> None:
         pass
 
+    async def settled(self) -> None:
+        pass
+
+    async def after(self, submission: Submission, function: Callable[[], T]) -> T:
+        return function()
+
     def reopen(self) -> RecordingDevice:
         return RecordingDevice(self.route_features, self.uniform_alignment)
+
+    async def reopen_async(self) -> RecordingDevice:
+        return self.reopen()
 
     def close(self) -> None:
         pass

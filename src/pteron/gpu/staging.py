@@ -6,10 +6,10 @@ The next user of the buffer cleans up after an interrupted read.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from pteron.errors import PteronError
@@ -158,7 +158,10 @@ class Pending(Generic[T]):
         return self._arrive().__await__()
 
     async def _arrive(self) -> T:
-        return self.result() if self.done else await asyncio.to_thread(self.result)
+        staging = self._staging
+        if self.done or staging is None:
+            return self.result()
+        return await staging.device.after(self._submission, self.result)
 
 
 def read_back(device: Device, buffer: Buffer, nbytes: int, finish: Callable[[memoryview], T]) -> T:
@@ -166,10 +169,27 @@ def read_back(device: Device, buffer: Buffer, nbytes: int, finish: Callable[[mem
     return read_parts(device, buffer, [(0, aligned(nbytes, 4))], finish)
 
 
+async def read_back_async(
+    device: Device, buffer: Buffer, nbytes: int, finish: Callable[[memoryview], T]
+) -> T:
+    """Read the first bytes of a buffer without blocking the event loop."""
+    with _reading(device, buffer, [(0, aligned(nbytes, 4))], finish) as pending:
+        return await pending
+
+
 def read_parts(
     device: Device, buffer: Buffer, parts: Sequence[tuple[int, int]], finish: Callable[[memoryview], T]
 ) -> T:
     """Read parts (offset, bytes) of a buffer right now, one after the other into one block of memory."""
+    with _reading(device, buffer, parts, finish) as pending:
+        return pending.result()
+
+
+@contextmanager
+def _reading(
+    device: Device, buffer: Buffer, parts: Sequence[tuple[int, int]], finish: Callable[[memoryview], T]
+) -> Iterator[Pending[T]]:
+    """A read of parts of a buffer. Its staging buffer is freed at the end of the block."""
     nbytes = sum(size for _, size in parts)
     owned = Buffers(device)
     try:
@@ -184,6 +204,6 @@ def read_parts(
                 copies.append((buffer, offset, staging.buffer, place, size))
                 place += size
             pending.arrives_in(staging, nbytes, device.submit((), (), copies))
-        return pending.result()
+        yield pending
     finally:
         owned.free()

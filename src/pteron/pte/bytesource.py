@@ -31,6 +31,7 @@ class ByteSource:
             self.name = str(source)
             self._view: memoryview | None = self._map_file(Path(source))
         elif isinstance(source, bytes | bytearray | memoryview):
+            self.name = getattr(source, "name", self.name)
             self._view = _flat_view(source)
         elif hasattr(source, "read"):
             self.name = str(getattr(source, "name", "<file>"))

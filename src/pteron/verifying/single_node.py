@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pteron.arrays import convert_constant
+from pteron.arrays.numpy_arrays import convert_constant
 from pteron.gpu.device import Device
 from pteron.gpu.placement import Placement
 from pteron.ir.values import Arg, Graph, Node, Port, SymInt, Tensor, Value, ValueId

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pteron.arrays import from_gpu
+from pteron.arrays.numpy_arrays import from_gpu
 from pteron.gpu.device import Command
 from pteron.gpu.staging import read_back
 from pteron.gpu.state import State

@@ -5,12 +5,13 @@ Only this class creates buffers, pipelines and bind groups, so its counters are 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import wgpu
 
@@ -22,6 +23,8 @@ from pteron.gpu.wgpu.adapters import Adapter, choose
 from pteron.gpu.wgpu.translate import wgpu_errors
 from pteron.gpu.wgpu.trusted import shader_module
 from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, Grid
+
+T = TypeVar("T")
 
 _FEATURES = ("shader-f16", "subgroup", "timestamp-query")
 _LIMITS = (
@@ -227,6 +230,9 @@ class WgpuDevice:
                 return self.calls.submit(self._device, before, commands, after)
             return public.submit(self._device, before, commands, after, self.record)
 
+    def warm_up(self, commands: Iterable[Command]) -> None:
+        self.submit((), commands, ())
+
     def map(self, staging: Any, nbytes: int, submission: Submission) -> BufferMapping:
         """Map the first bytes of a staging buffer for reading, after a submission."""
         mapping: BufferMapping = self.calls.map(self._device, staging, nbytes, submission)
@@ -241,6 +247,12 @@ class WgpuDevice:
         with wgpu_errors("wait"):
             self.calls.wait(self._device)
 
+    async def settled(self) -> None:
+        await asyncio.to_thread(self.wait)
+
+    async def after(self, submission: Submission, function: Callable[[], T]) -> T:
+        return await asyncio.to_thread(function)
+
     def clear(self, parts: Iterable[tuple[Buffer, int, int]]) -> None:
         with wgpu_errors("clear"):
             encoder = self._device.create_command_encoder()
@@ -251,6 +263,9 @@ class WgpuDevice:
     def reopen(self) -> WgpuDevice:
         """A new device on the same adapter, after this one was lost."""
         return WgpuDevice(self.adapter)
+
+    async def reopen_async(self) -> WgpuDevice:
+        return await asyncio.to_thread(self.reopen)
 
     def close(self) -> None:
         """Free everything. A second close does nothing."""

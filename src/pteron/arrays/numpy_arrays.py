@@ -1,4 +1,4 @@
-"""Convert the caller's arrays to the bytes on the GPU, and back.
+"""Convert the caller's arrays to the bytes on the GPU, and back, with numpy.
 
 No copy is made if the caller's memory already has the right format.
 
@@ -14,80 +14,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
+from pteron.arrays.javascript import is_javascript_buffer
 from pteron.errors import InputError, UnsupportedError
-from pteron.gpu.device import Buffer, Device
 from pteron.gpu.placement import check_size
-from pteron.gpu.staging import read_back
 from pteron.ir.dispatch import describe
 from pteron.ir.dtypes import DType, array_type
 from pteron.ir.live import ContentRule
 from pteron.ir.values import Constant, Element, Joined, Shape, Tensor, numel
 
 
-class GpuArray:
-    """An output that stays on the GPU (`keep_on_gpu=True`). Pass it to a call, or read it with `numpy()`.
-
-    It also has `__array__` and `__dlpack__`, which copy it to host memory.
-
-    Attributes:
-        shape: Its shape.
-        dtype: The numpy dtype of `numpy()`.
-    """
-
-    def __init__(self, device: Device, buffer: Buffer, dtype: DType, host_type: str, shape: Shape) -> None:
-        self.device = device
-        self.buffer = buffer
-        self.gpu_dtype = dtype
-        self.dtype = np.dtype(array_type(host_type))
-        self.host_type = host_type
-        self.shape = shape
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes on the GPU."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.gpu_dtype.itemsize
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    def numpy(self) -> np.ndarray[Any, Any]:
-        """Copy it to a new numpy array."""
-        if not self.nbytes:
-            return np.empty(self.shape, self.dtype)
-        return read_back(
-            self.device,
-            self.buffer,
-            self.nbytes,
-            lambda data: from_gpu(data, self.gpu_dtype, self.host_type, self.shape),
-        )
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        out = self.numpy()
-        return out if dtype is None else out.astype(dtype)
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.numpy().__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # __dlpack__ returns a copy in host memory
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a GpuArray belongs to one GPU and cannot be pickled: send its .numpy()")
-
-    def __repr__(self) -> str:
-        return f"GpuArray(shape={self.shape}, dtype={self.dtype})"
-
-
-# Turns an output array of a program's dtype into the caller's kind of array.
-AsGiven: TypeAlias = Callable[[np.ndarray[Any, Any], str], Any]
-
-
-def kind_of(inputs: Iterable[Any]) -> AsGiven:
+def kind_of(inputs: Iterable[Any]) -> Callable[[Any, str], Any]:
     """The conversion of outputs to the kind of the inputs: torch tensors if one is given, else numpy."""
     return _as_torch if any(map(is_torch, inputs)) else as_it_is
 
@@ -106,10 +46,12 @@ def _as_torch(array: np.ndarray[Any, Any], host_type: str) -> Any:
     return torch.from_numpy(array).to(getattr(torch, host_type))
 
 
-def as_numpy(value: Any, name: str) -> np.ndarray[Any, Any]:
+def read(value: Any, name: str) -> np.ndarray[Any, Any]:
     """A numpy view of anything with DLPack, the array interface or the buffer protocol."""
     if isinstance(value, np.ndarray):
         return value
+    if is_javascript_buffer(value):
+        value = value.to_py()
     if isinstance(value, (bool, int, float)) or np.isscalar(value):
         return np.asarray(value)
     if hasattr(value, "__dlpack__"):
@@ -199,6 +141,10 @@ def _check_fits(wide: np.ndarray[Any, Any], narrow: np.ndarray[Any, Any], dtype:
         )
 
 
+def raw_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.reshape(-1).view(np.uint8)
+
+
 def from_gpu(data: Any, dtype: DType, host_type: str, shape: Shape) -> np.ndarray[Any, Any]:
     """A new host array from mapped bytes, widened if the program's dtype is wider."""
     count = 1
@@ -208,6 +154,19 @@ def from_gpu(data: Any, dtype: DType, host_type: str, shape: Shape) -> np.ndarra
     if dtype is DType.bfloat16:
         return (raw.astype(np.uint32) << 16).view(np.float32)
     return raw.astype(host_type, copy=True)
+
+
+def empty(shape: Shape, host_type: str) -> np.ndarray[Any, Any]:
+    return np.empty(shape, array_type(host_type))
+
+
+def first(array: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
+    return array[:count]
+
+
+def dtype(host_type: str) -> np.dtype[Any]:
+    """The dtype of output arrays: float32 for bfloat16."""
+    return np.dtype(array_type(host_type))
 
 
 def convert_constant(tensor: Tensor) -> memoryview:
@@ -235,7 +194,7 @@ def _row_major(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 def read_element(element: Element, array: Any) -> int:
     """The value of an element of an input, which the program uses as an integer."""
-    values = array.numpy() if isinstance(array, GpuArray) else array
+    values = array if isinstance(array, np.ndarray) else array.numpy()
     name = f"element {element.index} of dimension {element.dim}"
     if element.dim == -1:
         flat = values.reshape(-1)

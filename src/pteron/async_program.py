@@ -1,0 +1,145 @@
+"""A program whose calls are awaited: `await program(x)`. In a browser, nothing else may wait for the GPU."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pteron.gpu.device import Device
+from pteron.gpu.staging import IN_FLIGHT
+from pteron.gpu.state import State
+from pteron.ir.live import Live
+from pteron.method import IOInfo, Memory, Method
+from pteron.program import Program
+
+T = TypeVar("T")
+
+
+class AsyncMethod:
+    """A loaded method. Await its calls. Up to two of them run at once, and others wait for their turn."""
+
+    def __init__(self, method: Method) -> None:
+        self._method = method
+        self._turn = asyncio.Semaphore(IN_FLIGHT)
+
+    async def __call__(
+        self, *inputs: Any, state: State | None = None, keep_on_gpu: bool = False, **named: Any
+    ) -> Any:
+        """Run at the inputs' shapes. Returns the output, or a tuple of several outputs."""
+        outputs = await self.execute(*inputs, state=state, keep_on_gpu=keep_on_gpu, **named)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    async def execute(self, *inputs: Any, **options: Any) -> list[Any]:
+        """Run at the inputs' shapes. Returns a list of outputs. `Method.submit` describes the options."""
+        async with self._turn:
+            return await self._method.submit(*inputs, **options)
+
+    @property
+    def name(self) -> str:
+        return self._method.name
+
+    @property
+    def inputs(self) -> tuple[IOInfo, ...]:
+        return self._method.inputs
+
+    @property
+    def outputs(self) -> tuple[IOInfo, ...]:
+        return self._method.outputs
+
+    @property
+    def live_shapes(self) -> dict[str, Live]:
+        """The live shape of every input and output of the last call (SymInts: their value)."""
+        return self._method.live_shapes
+
+    @property
+    def memory(self) -> Memory:
+        return self._method.memory
+
+    def why_static(self, name: str, dim: int) -> str | None:
+        """Why a dimension of an input is not dynamic; None if it is."""
+        return self._method.why_static(name, dim)
+
+    def new_state(self) -> State:
+        """A new mutable state (KV caches) for the same weights. Pass it to calls as `state=`."""
+        return self._method.new_state()
+
+    def reset(self) -> None:
+        """Reset the default state to its initial contents."""
+        self._method.reset()
+
+    def __repr__(self) -> str:
+        return repr(self._method)
+
+    def _repr_html_(self) -> str:
+        return self._method._repr_html_()
+
+
+class AsyncProgram:
+    """A loaded program. It owns the file and the weights. Methods are created at first use."""
+
+    def __init__(self, program: Program) -> None:
+        """Call `pteron.load_async` instead."""
+        self._program = program
+        self._methods: dict[str, AsyncMethod] = {}
+        self._loading = asyncio.Lock()
+
+    @property
+    def method_names(self) -> tuple[str, ...]:
+        return self._program.method_names
+
+    @property
+    def device(self) -> Device:
+        return self._program.device
+
+    async def method(self, name: str = "forward") -> AsyncMethod:
+        """A method. It is loaded at first use. Returns the same object every time."""
+        async with self._loading:
+            if not self._program.has_loaded(name):
+                method = await off_loop(lambda: self._program.begin(name))
+                try:
+                    await self.device.settled()
+                except BaseException:
+                    self._program.unload(name)
+                    raise
+                self._methods[name] = AsyncMethod(method)
+            return self._methods[name]
+
+    async def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """Call `forward`."""
+        return await (await self.method("forward"))(*inputs, **options)
+
+    async def reload(self, device: Device | None = None) -> None:
+        """Load the program again on a new device, after `DeviceLost`. States (KV caches) are lost."""
+        async with self._loading:
+            new = device or await self.device.reopen_async()
+            await off_loop(lambda: self._program.reload(new, wait=False))
+            self._program.owns_device = device is None
+            await new.settled()
+
+    def close(self) -> None:
+        """Free everything on the GPU. A second close does nothing."""
+        self._program.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._program)
+
+    def _repr_html_(self) -> str:
+        return self._program._repr_html_()
+
+
+async def off_loop(function: Callable[[], T]) -> T:
+    """Call a function in another thread. A browser has none: there it is just called."""
+    if sys.platform.startswith("emscripten"):
+        return function()
+    return await asyncio.to_thread(function)
