@@ -68,9 +68,11 @@ ensure_adapter() {
     has_adapter || die "a software Vulkan driver is installed, yet no GPU adapter answers: see '.venv/bin/pteron doctor'"
 }
 
-# Only one test needs it. Without it, the test is skipped with a reason.
-install_tint() {
-    if [ "$what" = dev ]; then bash scripts/tint.sh || say "without npm, kernels are not compiled with Tint"; fi
+# Few tests need them. Without them, these tests are skipped with a reason.
+install_test_packages() {
+    if [ "$what" = dev ]; then
+        bash scripts/test_packages.sh || say "without npm, nothing is tested with Tint and Pyodide"
+    fi
 }
 
 # Third-party scripts of the pages. Without them, a page says what is missing.
@@ -89,6 +91,6 @@ install_browser() {
 make_venv
 install_packages
 ensure_adapter
-install_tint
+install_test_packages
 fetch_assets
 install_browser

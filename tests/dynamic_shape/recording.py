@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -63,20 +64,29 @@ def record(case: Case, folder: Path) -> Recording:
     reference = copy.deepcopy(model)  # tracing may touch the state that calls build on
     torch.manual_seed(0)
     program = export(model, make_inputs(model, case.largest), dynamic_shapes(case), **case.options)
+
+    def calls() -> Iterator[Call]:
+        for number, sizes in enumerate(case.live):
+            torch.manual_seed(1 + number)
+            inputs = make_inputs(reference, sizes)
+            yield Call(inputs, run_reference(reference, inputs))
+
+    return write(folder, program, calls(), case.tolerance)
+
+
+def write(folder: Path, program: bytes, calls: Iterable[Call], tolerance: float) -> Recording:
+    """Store a program and torch's results of calls, in order."""
     (folder / PROGRAM).write_bytes(program)
-    calls = []
-    for number, sizes in enumerate(case.live):
-        torch.manual_seed(1 + number)
-        inputs = make_inputs(reference, sizes)
-        outputs = run_reference(reference, inputs)
-        groups = {"inputs": inputs, "outputs": outputs}
-        calls.append(
+    entries = []
+    for number, call in enumerate(calls):
+        groups = {"inputs": call.inputs, "outputs": call.outputs}
+        entries.append(
             {
                 kind: [_write(folder, f"call{number}.{kind[:-1]}{i}.bin", v) for i, v in enumerate(values)]
                 for kind, values in groups.items()
             }
         )
-    (folder / CALLS).write_text(json.dumps({"tolerance": case.tolerance, "calls": calls}, indent=1))
+    (folder / CALLS).write_text(json.dumps({"tolerance": tolerance, "calls": entries}, indent=1))
     return Recording(folder)
 
 

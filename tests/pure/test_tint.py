@@ -48,7 +48,7 @@ def test_a_text_that_tint_refuses_is_reported(tmp_path: Path) -> None:
 def compile_all(texts: list[str], folder: Path) -> list[Any]:
     node = shutil.which("node")
     if node is None or not (HERE / "node_modules" / "webgpu").exists():
-        reason = "Tint is not installed: scripts/tint.sh does that"
+        reason = "Tint is not installed: scripts/test_packages.sh does that"
         if os.environ.get("CI") == "true":
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)

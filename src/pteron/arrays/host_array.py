@@ -112,6 +112,14 @@ def elements(data: memoryview, dtype: str) -> Sequence[Any]:
     return struct.unpack(f"={count}{FORMATS[dtype]}", data)
 
 
+def packed(numbers: Sequence[Any], dtype: str) -> bytes:
+    """The bytes of numbers. Raises `struct.error` or `OverflowError` if one does not fit the type."""
+    if dtype == "complex64":
+        parts = [part for number in map(complex, numbers) for part in (number.real, number.imag)]
+        return struct.pack(f"={len(parts)}f", *parts)
+    return struct.pack(f"={len(numbers)}{FORMATS[dtype]}", *numbers)
+
+
 def _from_numbers(values: Any, dtype: str | None) -> tuple[memoryview, str, Shape]:
     shape: list[int] = []
     row = values
@@ -125,10 +133,10 @@ def _from_numbers(values: Any, dtype: str | None) -> tuple[memoryview, str, Shap
         raise InputError("expected rows of equal length with numbers")
     if dtype is None:
         dtype = _type_of_numbers(numbers)
-    if dtype not in FORMATS:
-        raise InputError(f"numbers cannot become {dtype}: pass float32")
+    if dtype == "bfloat16":
+        raise InputError("numbers cannot become bfloat16: pass float32, which a program rounds")
     try:
-        data = struct.pack(f"={len(numbers)}{FORMATS[dtype]}", *numbers)
+        data = packed(numbers, dtype)
     except (struct.error, OverflowError) as error:
         raise InputError(f"the numbers do not fit {dtype}: {error}") from None
     return memoryview(data), dtype, tuple(shape)

@@ -11,7 +11,7 @@ from itertools import product
 from math import isnan
 from typing import Any
 
-from pteron.arrays.host_array import FORMATS, HostArray, elements, typed_view
+from pteron.arrays.host_array import HostArray, elements, packed, typed_view
 from pteron.arrays.javascript import is_javascript_buffer
 from pteron.errors import InputError, UnsupportedError
 from pteron.gpu.placement import check_size
@@ -44,20 +44,19 @@ def to_gpu(array: HostArray, host_type: str, dtype: DType, name: str, given: Any
     if array.dtype == dtype.label:
         return array
     numbers = array.flat
-    format = FORMATS[dtype.label]
     try:
-        return HostArray(struct.pack(f"={len(numbers)}{format}", *numbers), dtype.label, array.shape)
+        return HostArray(packed(numbers, dtype.label), dtype.label, array.shape)
     except (struct.error, OverflowError):
-        where = next(i for i, number in enumerate(numbers) if not _fits(number, format))
+        where = next(i for i, number in enumerate(numbers) if not _fits(number, dtype.label))
         raise InputError(
             f"{name}: element {_place(where, array.shape)} is {numbers[where]}, "
             f"which does not fit the GPU's {dtype}"
         ) from None
 
 
-def _fits(number: Any, format: str) -> bool:
+def _fits(number: Any, dtype: str) -> bool:
     try:
-        struct.pack(f"={format}", number)
+        packed([number], dtype)
     except (struct.error, OverflowError):
         return False
     return True
@@ -118,7 +117,7 @@ def from_gpu(data: memoryview, dtype: DType, host_type: str, shape: Shape) -> Ho
     numbers = elements(data, dtype.label)
     if not dtype.is_float:
         numbers = [_wrapped(number, wide) for number in numbers]
-    return HostArray(struct.pack(f"={count}{FORMATS[wide]}", *numbers), wide, shape)
+    return HostArray(packed(numbers, wide), wide, shape)
 
 
 def _wrapped(number: int, host_type: str) -> int:
@@ -196,11 +195,10 @@ def _narrowed(data: memoryview, host_type: str, tensor: Tensor) -> bytes:
     if host_type == label:
         return bytes(data)
     numbers = elements(data, host_type)
-    format = FORMATS[label]
-    if tensor.dtype.is_float:
-        numbers = [number if _fits(number, format) else number * float("inf") for number in numbers]
     try:
-        return struct.pack(f"={len(numbers)}{format}", *numbers)
+        return packed(numbers, label)
+    except OverflowError:  # of a float, which becomes infinite
+        return packed([n if _fits(n, label) else n * float("inf") for n in numbers], label)
     except struct.error:
         raise UnsupportedError(
             f"constant {tensor.name} has integers beyond 32 bits, which WebGPU lacks"
