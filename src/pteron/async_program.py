@@ -28,12 +28,34 @@ class AsyncMethod:
     async def __call__(
         self, *inputs: Any, state: State | None = None, keep_on_gpu: bool = False, **named: Any
     ) -> Any:
-        """Run at the inputs' shapes. Returns the output, or a tuple of several outputs."""
+        """Run at the inputs' shapes.
+
+        Args:
+            *inputs: The inputs in the order of the program.
+            state: The KV caches to use. Default: the method's own state.
+            keep_on_gpu: Whether outputs stay on the GPU, as `GpuArray`s.
+            **named: Inputs by their names in `inputs`.
+
+        Returns:
+            The output, or a tuple of several outputs.
+
+        Raises:
+            InputError: The inputs do not fit the method. The method is unchanged.
+            DeviceLost: The GPU was lost. `AsyncProgram.reload` loads the program again.
+        """
         outputs = await self.execute(*inputs, state=state, keep_on_gpu=keep_on_gpu, **named)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     async def execute(self, *inputs: Any, **options: Any) -> list[Any]:
-        """Run at the inputs' shapes. Returns a list of outputs. `Method.submit` describes the options."""
+        """Run at the inputs' shapes.
+
+        Args:
+            *inputs: The inputs in the order of the program.
+            **options: Those of `Method.submit`.
+
+        Returns:
+            A list of outputs.
+        """
         async with self._turn:
             return await self._method.submit(*inputs, **options)
 
@@ -78,7 +100,7 @@ class AsyncMethod:
 
 
 class AsyncProgram:
-    """A loaded program. It owns the file and the weights. Methods are created at first use."""
+    """A loaded program whose calls are awaited. Methods are loaded at first use."""
 
     def __init__(self, program: Program) -> None:
         """Call `pteron.load_async` instead."""
@@ -95,7 +117,17 @@ class AsyncProgram:
         return self._program.device
 
     async def method(self, name: str = "forward") -> AsyncMethod:
-        """A method. It is loaded at first use. Returns the same object every time."""
+        """Load a method, or return the loaded one.
+
+        Args:
+            name: One of `method_names`.
+
+        Returns:
+            The method. The same name gives the same object every time.
+
+        Raises:
+            KeyError: The program has no such method. The message lists the methods.
+        """
         async with self._loading:
             if not self._program.has_loaded(name):
                 method = await off_loop(lambda: self._program.begin(name))
@@ -108,11 +140,17 @@ class AsyncProgram:
             return self._methods[name]
 
     async def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """Call `forward`."""
+        """Call the method `forward`. See `AsyncMethod.__call__`."""
         return await (await self.method("forward"))(*inputs, **options)
 
     async def reload(self, device: Device | None = None) -> None:
-        """Load the program again on a new device, after `DeviceLost`. States (KV caches) are lost."""
+        """Load the program again on a new device, after `DeviceLost`.
+
+        The program and its methods stay the same objects. Their states (KV caches) are lost.
+
+        Args:
+            device: An open device, if several programs share one. Default: the same GPU is opened again.
+        """
         async with self._loading:
             new = device or await self.device.reopen_async()
             await off_loop(lambda: self._program.reload(new, wait=False))

@@ -61,9 +61,17 @@ def open_device(wanted: str | int | Adapter | None = None) -> Device:
 
 
 async def open_device_async(wanted: str | int | Adapter | None = None) -> Device:
-    """Like `open_device`, without blocking the event loop.
+    """Open an adapter like `open_device`, without blocking the event loop.
 
-    A browser does not list its adapters. There, `wanted` may be "high-performance" or "low-power".
+    Args:
+        wanted: As for `open_device`. A browser does not list its adapters: there, it is
+            `"high-performance"`, `"low-power"` or None.
+
+    Returns:
+        An open device. Pass it to `pteron.load_async(..., device=device)`, and close it after the programs.
+
+    Raises:
+        DeviceError: There is no usable GPU adapter.
     """
     if IN_BROWSER:
         from pteron.gpu.web.web_device import WebDevice

@@ -98,14 +98,29 @@ async def load_async(
     device: str | int | Adapter | Device | None = None,
     **options: Any,
 ) -> AsyncProgram:
-    """Load a program whose calls are awaited. It works in a browser and on any other machine.
+    """Load a `.pte` program whose calls are awaited. It works in a browser and on any other machine.
 
-    program = await pteron.load_async("model.pte")
-    y = await program(x)
+    Args:
+        source: A path, a URL, bytes, an open binary file, or a buffer of JavaScript. In a browser, a string
+            is a URL unless a file has this name. It may be relative to the page.
+        data_path: The `.ptd` file or files with weights that are stored outside the program, likewise.
+        device: As for `load`. In a browser: an open device, `"high-performance"` or `"low-power"`.
+        **options: The other options of `load`.
 
-    source, data_path: also URLs, and buffers of JavaScript. In a browser, a string is a URL unless a file has
-        this name; it may be relative to the page.
-    The other options are those of `load`.
+    Returns:
+        The program. It owns GPU memory until `close()`, or until the end of an `async with` block.
+
+    Raises:
+        OSError: The URL cannot be read.
+        FormatError: The file is damaged, or is not a `.pte` file.
+        UnsupportedError: Pteron does not have some operators of the program. The message lists all of them.
+        DeviceError: There is no usable GPU adapter.
+
+    Example:
+        ```python
+        program = await pteron.load_async("https://example.org/model.pte")
+        y = await program(x)
+        ```
     """
     single = isinstance(data_path, (str, Path, bytes)) or not isinstance(data_path, Iterable)
     paths = [path for path in ([data_path] if single else data_path) if path is not None]

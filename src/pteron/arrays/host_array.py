@@ -30,12 +30,27 @@ _KINDS = dict.fromkeys("bhilqn", "int") | dict.fromkeys("BHILQN", "uint") | dict
 
 
 class HostArray:
-    """A shape, a type such as "float32", and the bytes of all elements in row-major order.
+    """An array in host memory, for programs without numpy: a type, a shape, and the bytes of all elements.
 
-    HostArray(b"...", "float32", (2, 3))      bytes of a type
-    HostArray(array("f", values))             any buffer, with its own type and shape
-    HostArray(typed_array, shape=(2, 3))      a typed array of JavaScript
-    HostArray([[1, 2], [3, 4]], "float32")    numbers
+    Args:
+        values: A buffer such as `bytes`, `array.array` or `memoryview`, a typed array of JavaScript, or
+            numbers in nested lists.
+        dtype: The type of the elements, such as `"float32"`. Default: that of the buffer. Bytes can be of any
+            type.
+        shape: The shape. Default: that of the buffer or the lists.
+
+    Attributes:
+        data: The bytes of all elements in row-major order, a `memoryview`.
+
+    Raises:
+        InputError: The values do not have this type or shape.
+
+    Example:
+        ```python
+        HostArray(raw, "float32", (2, 3))
+        HostArray(js.Float32Array.new(6), shape=(2, 3))
+        HostArray([[1, 2], [3, 4]], "float32")
+        ```
     """
 
     __slots__ = ("data", "dtype", "shape")
