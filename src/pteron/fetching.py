@@ -1,4 +1,4 @@
-"""Files behind URLs."""
+"""Files behind URLs, and in buffers of JavaScript."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+from pteron.arrays.javascript import is_javascript_buffer
+
 
 class NamedBytes(bytes):
     """The contents of a file, with its name for errors."""
@@ -18,13 +20,31 @@ class NamedBytes(bytes):
     name: str
 
 
+class JavaScriptFile:
+    """The contents of a file in a buffer of JavaScript, outside of Python's memory (see `pte.FarFile`)."""
+
+    def __init__(self, buffer: Any, name: str) -> None:
+        part = (
+            (buffer.buffer, buffer.byteOffset, buffer.byteLength) if hasattr(buffer, "buffer") else (buffer,)
+        )
+        self._bytes = import_module("js").Uint8Array.new(*part)
+        self.name = name
+        self.size = int(self._bytes.length)
+
+    def read_at(self, start: int, nbytes: int) -> bytes:
+        data: bytes = self._bytes.subarray(start, start + nbytes).to_bytes()
+        return data
+
+
 async def fetched(source: Any) -> Any:
-    """The bytes behind a URL, or of a buffer of JavaScript. Other sources are returned as they are."""
-    if hasattr(source, "to_bytes") and not isinstance(source, int):  # Pyodide's view of such a buffer
-        return source.to_bytes()
+    """The file behind a URL, or in a buffer of JavaScript. Other sources are returned as they are."""
+    if is_javascript_buffer(source):
+        return JavaScriptFile(source, "<buffer>")
     if not isinstance(source, str) or not _is_url(source):
         return source
-    data = NamedBytes(await (_in_browser(source) if _has_fetch() else asyncio.to_thread(_read, source)))
+    if _has_fetch():
+        return JavaScriptFile(await _fetch(source), source)
+    data = NamedBytes(await asyncio.to_thread(_read, source))
     data.name = source
     return data
 
@@ -38,13 +58,15 @@ def _is_url(place: str) -> bool:
     return scheme in ("http", "https", "blob", "data") or (_has_fetch() and not Path(place).exists())
 
 
-async def _in_browser(url: str) -> bytes:
-    http = import_module("pyodide.http")
-    response = await http.pyfetch(url)
+async def _fetch(url: str) -> Any:
+    """An ArrayBuffer."""
+    try:
+        response = await import_module("js").fetch(url)
+    except import_module("pyodide.ffi").JsException as error:
+        raise OSError(f"{url}: {error}") from None
     if not response.ok:
-        raise _refused(url, response.status, response.status_text)
-    data: bytes = await response.bytes()
-    return data
+        raise _refused(url, response.status, response.statusText)
+    return await response.arrayBuffer()
 
 
 def _read(url: str) -> bytes:

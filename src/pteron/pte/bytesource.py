@@ -1,7 +1,8 @@
 """The bytes of a file, and regions of them.
 
-A path is memory-mapped, not read: weights stay on disk until they are used. A `Region` names bytes without
-reading them. Two regions are equal if they are the same bytes of the same source.
+A path is memory-mapped, not read: weights stay on disk until they are used. A `FarFile`, such as a buffer of
+JavaScript, is read in parts. A `Region` names bytes without reading them. Two regions are equal if they are
+the same bytes of the same source.
 """
 
 import mmap
@@ -18,7 +19,16 @@ class BinaryFile(Protocol):
     def read(self) -> bytes: ...
 
 
-Openable = str | PathLike[str] | bytes | bytearray | memoryview | BinaryFile
+class FarFile(Protocol):
+    """A file that is not in Python's memory. Every read copies a part of it."""
+
+    name: str
+    size: int
+
+    def read_at(self, start: int, nbytes: int) -> bytes: ...
+
+
+Openable = str | PathLike[str] | bytes | bytearray | memoryview | BinaryFile | FarFile
 
 
 class ByteSource:
@@ -26,13 +36,17 @@ class ByteSource:
 
     def __init__(self, source: Openable) -> None:
         self._map: mmap.mmap | None = None
+        self._far: FarFile | None = None
+        self._view: memoryview | None = None
         self.name = "<bytes>"
         if isinstance(source, str | PathLike):
             self.name = str(source)
-            self._view: memoryview | None = self._map_file(Path(source))
+            self._view = self._map_file(Path(source))
         elif isinstance(source, bytes | bytearray | memoryview):
             self.name = getattr(source, "name", self.name)
             self._view = _flat_view(source)
+        elif hasattr(source, "read_at"):
+            self.name, self._far = source.name, source
         elif hasattr(source, "read"):
             self.name = str(getattr(source, "name", "<file>"))
             self._view = _flat_view(_read_all(source))
@@ -41,26 +55,36 @@ class ByteSource:
 
     @property
     def view(self) -> memoryview:
+        """All bytes."""
+        return self.read(0, self.size)
+
+    @property
+    def size(self) -> int:
+        return len(self._near()) if self._far is None else self._far.size
+
+    def _near(self) -> memoryview:
         if self._view is None:
             raise ValueError(f"{self.name} is closed")
         return self._view
 
     def region(self, start: int = 0, nbytes: int | None = None) -> "Region":
-        return Region(self, start, len(self.view) - start if nbytes is None else nbytes)
+        return Region(self, start, self.size - start if nbytes is None else nbytes)
 
     def read(self, start: int, nbytes: int) -> memoryview:
         """A view of some bytes. Reading a mapped file that was cut would kill the process: refuse it."""
+        if self._far is not None:
+            return memoryview(self._far.read_at(start, nbytes))
         end = start + nbytes
         if self._map is not None and self._map.size() < end:
             raise FormatError(
                 f"{self.name}: the file was cut to {self._map.size()} bytes after it was opened, "
                 f"but bytes up to {end} are needed: restore it and load it again"
             )
-        return self.view[start:end]
+        return self._near()[start:end]
 
     def close(self) -> None:
         """Close the file. Views that somebody still holds keep their bytes alive."""
-        self._view = None
+        self._view = self._far = None
         if self._map is not None:
             with suppress(BufferError):  # somebody holds a view: the mapping is freed with the last view
                 self._map.close()

@@ -18,6 +18,7 @@ from pteron.pte.bytesource import ByteSource, Region
 from pteron.pte.schema import DataSegment
 
 HEADER_AT = 8
+HEAD_NBYTES = 128  # of a file, to read its header, or to see what else it is
 
 Blob = bytes | bytearray | memoryview
 
@@ -30,13 +31,11 @@ class Parts:
     segment_base: int = 0  # 0: there are no segments
     segment_bytes: int = 0  # 0: not stated
 
-    def check(self, data: memoryview, what: str) -> None:
+    def check(self, size: int, what: str) -> None:
         """Refuse a file that is shorter than its header says, or whose parts overlap."""
         promised = max(self.flatbuffer_end, self.segment_base + self.segment_bytes)
-        if promised > len(data):
-            raise FormatError(
-                f"{what}: truncated: the header says {promised} bytes, the file has {len(data)}"
-            )
+        if promised > size:
+            raise FormatError(f"{what}: truncated: the header says {promised} bytes, the file has {size}")
         if 0 < self.segment_base < self.flatbuffer_end:
             raise FormatError(
                 f"{what}: segments begin at byte {self.segment_base}, "
@@ -67,8 +66,8 @@ class Segments(Sequence[Region]):
 def _region(data: ByteSource, base: int, segment: DataSegment, where: str) -> Region:
     start = base + segment.offset
     end = start + segment.size
-    if end > len(data.view):
-        raise FormatError(f"{where} ends at byte {end}, but the file has {len(data.view)}")
+    if end > data.size:
+        raise FormatError(f"{where} ends at byte {end}, but the file has {data.size}")
     return data.region(start, segment.size)
 
 

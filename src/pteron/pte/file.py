@@ -9,7 +9,7 @@ from typing import Self
 from pteron.errors import FormatError
 from pteron.pte import schema
 from pteron.pte.bytesource import ByteSource, Openable, Region
-from pteron.pte.container import Segments
+from pteron.pte.container import HEAD_NBYTES, Segments
 from pteron.pte.flat import decode
 from pteron.pte.header import read_header
 from pteron.pte.ptd import DataFile
@@ -176,12 +176,11 @@ def _close_all(data: ByteSource, external: list[DataFile]) -> None:
 
 
 def _read(source: ByteSource) -> tuple[schema.Program, Segments]:
-    data, name = source.view, source.name
-    if data[4:8] != schema.IDENTIFIER:
-        raise FormatError(f"{name}: not a .pte program; it looks like {looks_like(data)}")
-    parts = read_header(data, name)
-    program = decode(
-        schema.Program, data[: parts.flatbuffer_end], identifier=schema.IDENTIFIER, what="program"
-    )
+    head, name = source.region()[:HEAD_NBYTES].view, source.name
+    if head[4:8] != schema.IDENTIFIER:
+        raise FormatError(f"{name}: not a .pte program; it looks like {looks_like(head)}")
+    parts = read_header(head, source.size, name)
+    flatbuffer = source.read(0, parts.flatbuffer_end)
+    program = decode(schema.Program, flatbuffer, identifier=schema.IDENTIFIER, what="program")
     check_program(program)
     return program, Segments(source, parts, program.segments, name)

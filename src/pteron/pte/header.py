@@ -15,16 +15,19 @@ _MAGIC = b"eh00"
 RESERVE = _LONG.size
 
 
-def read_header(data: memoryview, what: str) -> Parts:
-    """The position of the file's parts. The oldest files have no header: the program is the whole file."""
+def read_header(data: memoryview, size: int, what: str) -> Parts:
+    """The position of the parts of a file of some size, whose first bytes are `data`.
+
+    The oldest files have no header: the program is the whole file.
+    """
     if data[HEADER_AT : HEADER_AT + 4] != _MAGIC:
-        return Parts(len(data))
+        return Parts(size)
     _, length, program_size, base = _unpack(_SHORT, data, what)
     if length < _SHORT.size:
         raise FormatError(f"{what}: extended header of {length} bytes, expected {_SHORT.size} or more")
     segment_bytes = _unpack(_LONG, data, what)[-1] if length >= _LONG.size else 0
     parts = Parts(program_size, base, segment_bytes)
-    parts.check(data, what)
+    parts.check(size, what)
     return parts
 
 

@@ -8,7 +8,17 @@ from typing import Annotated
 
 from pteron.errors import FormatError
 from pteron.pte.bytesource import ByteSource, Openable, Region
-from pteron.pte.container import HEADER_AT, Blob, Parts, Segments, file_chunks, parts_of, place, write_file
+from pteron.pte.container import (
+    HEAD_NBYTES,
+    HEADER_AT,
+    Blob,
+    Parts,
+    Segments,
+    file_chunks,
+    parts_of,
+    place,
+    write_file,
+)
 from pteron.pte.flat import decode, encode, i32, table, u8, u32
 from pteron.pte.schema import DataSegment, ScalarType
 from pteron.pte.sniff import looks_like
@@ -78,15 +88,16 @@ class DataFile(Mapping[str, Region]):
 
 
 def _read(source: ByteSource) -> tuple[FlatTensor, Segments]:
-    data, name = source.view, source.name
-    if data[4:8] != IDENTIFIER or len(data) < HEADER_AT + _HEADER.size:
-        raise FormatError(f"{name}: not a .ptd file; it looks like {looks_like(data)}")
-    magic, length, start, size, base, segment_bytes = _HEADER.unpack_from(data, HEADER_AT)
+    head, name = source.region()[:HEAD_NBYTES].view, source.name
+    if head[4:8] != IDENTIFIER or len(head) < HEADER_AT + _HEADER.size:
+        raise FormatError(f"{name}: not a .ptd file; it looks like {looks_like(head)}")
+    magic, length, start, size, base, segment_bytes = _HEADER.unpack_from(head, HEADER_AT)
     if magic != _MAGIC or length < _HEADER.size:
         raise FormatError(f"{name}: expected a {_MAGIC!r} header, found {magic!r} of {length} bytes")
     parts = Parts(start + size, base, segment_bytes)
-    parts.check(data, name)
-    flat_tensor = decode(FlatTensor, data[: parts.flatbuffer_end], identifier=IDENTIFIER, what=name)
+    parts.check(source.size, name)
+    flatbuffer = source.read(0, parts.flatbuffer_end)
+    flat_tensor = decode(FlatTensor, flatbuffer, identifier=IDENTIFIER, what=name)
     if flat_tensor.version > _NEWEST_VERSION:
         raise FormatError(f"{name}: version {flat_tensor.version} is newer than version {_NEWEST_VERSION}")
     for item in flat_tensor.named_data:

@@ -164,10 +164,10 @@ class VkDelegate:
 def read_delegate(source: Region | Blob) -> VkDelegate:
     """Read a delegate blob, and check that all ids in the graph are in range."""
     region = source if isinstance(source, Region) else ByteSource(source).region()
-    blob = region.view
-    if len(blob) < _HEADER.size or blob[4:8] != _MAGIC:
-        raise FormatError(f"delegate: expected a {_MAGIC!r} header, found {bytes(blob[:8])!r}")
-    _, header_size, start, size, inline_start, inline_size = _HEADER.unpack_from(blob)
+    head = region[: _HEADER.size].view
+    if len(head) < _HEADER.size or head[4:8] != _MAGIC:
+        raise FormatError(f"delegate: expected a {_MAGIC!r} header, found {bytes(head[:8])!r}")
+    _, header_size, start, size, inline_start, inline_size = _HEADER.unpack_from(head)
     if header_size < _HEADER.size or start < header_size or size == 0:
         raise FormatError(
             f"delegate: header of {header_size} bytes places {size} bytes of graph at {start}; "
@@ -179,7 +179,7 @@ def read_delegate(source: Region | Blob) -> VkDelegate:
         )
     flatbuffer = _take(region, start, size, "delegate: graph").view
     # Size 0 means the rest of the blob: the exporter writes 0 when it stores no constants inline.
-    inline_size = inline_size or max(len(blob) - inline_start, 0)
+    inline_size = inline_size or max(len(region) - inline_start, 0)
     inline = _take(region, inline_start, inline_size, "delegate: constants") if inline_size else region[:0]
     graph = decode(VkGraph, flatbuffer, identifier=IDENTIFIER, what="delegate")
     _check_graph(graph)
