@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pteron.errors import FormatError
 
@@ -19,6 +19,7 @@ class BinaryFile(Protocol):
     def read(self) -> bytes: ...
 
 
+@runtime_checkable
 class FarFile(Protocol):
     """A file that is not in Python's memory. Every read copies a part of it."""
 
@@ -45,7 +46,7 @@ class ByteSource:
         elif isinstance(source, bytes | bytearray | memoryview):
             self.name = getattr(source, "name", self.name)
             self._view = _flat_view(source)
-        elif hasattr(source, "read_at"):
+        elif isinstance(source, FarFile):
             self.name, self._far = source.name, source
         elif hasattr(source, "read"):
             self.name = str(getattr(source, "name", "<file>"))
