@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -43,19 +43,31 @@ class AsyncMethod:
             InputError: The inputs do not fit the method. The method is unchanged.
             DeviceLost: The GPU was lost. `AsyncProgram.reload` loads the program again.
         """
-        outputs = await self.execute(*inputs, state=state, keep_on_gpu=keep_on_gpu, **named)
+        outputs = await self._run(inputs, state=state, keep_on_gpu=keep_on_gpu, **named)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    async def execute(self, *inputs: Any, **options: Any) -> list[Any]:
+    async def execute(
+        self,
+        inputs: Sequence[Any],
+        *,
+        state: State | None = None,
+        keep_on_gpu: bool = False,
+        last_row: bool = False,
+    ) -> list[Any]:
         """Run at the inputs' shapes.
 
         Args:
-            *inputs: The inputs in the order of the program.
-            **options: Those of `Method.submit`.
+            inputs: The inputs in the order of the program.
+            state: The KV caches to use. Default: the method's own state.
+            keep_on_gpu: Whether outputs stay on the GPU, as `GpuArray`s.
+            last_row: Whether to read back only the last row of each output (the logits of the last token).
 
         Returns:
             A list of outputs.
         """
+        return await self._run(inputs, state=state, keep_on_gpu=keep_on_gpu, last_row=last_row)
+
+    async def _run(self, inputs: Sequence[Any], **options: Any) -> list[Any]:
         async with self._turn:
             return await self._method.submit(*inputs, **options)
 

@@ -43,7 +43,7 @@ async def replay(folder):
         for call in calls:
             inputs = [await read(folder, entry) for entry in call["inputs"]]
             poison(method)
-            outputs.append([as_json(output) for output in await method.execute(*inputs)])
+            outputs.append([as_json(output) for output in await method.execute(inputs)])
         return json.dumps(
             {
                 "outputs": outputs,

@@ -29,6 +29,9 @@ from array import array
 def ones(rows):
     return pteron.HostArray(array("f", [1.0]) * (64 * rows), shape=(1, 1, rows, 64))
 
+async def tried(function):
+    return function()
+
 async def raised(awaitable):
     try:
         await awaitable
@@ -105,6 +108,7 @@ def test_a_wrong_result_is_detected(pyodide: PyodidePage, once: Once, tmp_path: 
             'InputError: input0: expected dtype float32, got int64: pass pteron.HostArray(values, "float32"',
         ),
         ("rms(object())", "InputError: input0: expected an array, got object"),
+        ("tried(pteron.adapters)", "DeviceError: a browser does not list its GPUs"),
         ("rms()", "InputError: method 'forward' takes 1 inputs"),
         ("pteron.load_async(b'no program at all')", "FormatError: <bytes>: not a .pte program"),
         ("pteron.load_async('index.html')", "FormatError: index.html: not a .pte program; it looks like"),

@@ -61,8 +61,10 @@ def adapters() -> tuple[Adapter, ...]:
     """List the usable adapters, best first: discrete GPUs, integrated GPUs, software adapters.
 
     Raises:
-        DeviceError: wgpu cannot be loaded.
+        DeviceError: wgpu cannot be loaded, or this is a browser, which does not list its GPUs.
     """
+    if sys.platform == "emscripten":
+        raise DeviceError("a browser does not list its GPUs: `await pteron.open_device_async()` opens one")
     try:
         import wgpu
     except (ImportError, OSError) as error:
