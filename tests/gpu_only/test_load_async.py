@@ -60,13 +60,12 @@ def test_a_url_is_named_in_errors(device: Device) -> None:
 
 def test_many_calls_at_once(device: Device, wanted: dict[int, Any]) -> None:
     async def use(program: pteron.AsyncProgram) -> None:
-        method = await program.method()
-        await asyncio.gather(method(x(1)), method(x(2)))  # makes the second staging buffer
+        await program(x(1))
         before = device.allocations
         results = await asyncio.gather(*(program(x(size)) for size in (*SIZES, *SIZES)))
         for size, result in zip((*SIZES, *SIZES), results, strict=True):
             np.testing.assert_array_equal(result, wanted[size])
-        assert device.allocations == before
+        assert device.allocations <= before + 1, "there may be a second staging buffer, but no third"
 
     with_program(device, use)
 
