@@ -19,7 +19,11 @@ __all__ = ["pyodide"]
 
 pytestmark = pytest.mark.browser
 
-MODELS = ("mlp", "conv net, batched", "lstm", "transformer encoder", "bert", "gpt")
+MODELS = [
+    "mlp",
+    "conv net, batched",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("lstm", "transformer encoder", "bert", "gpt")),
+]
 
 # One loaded program for the tests of calls that are refused.
 RMS = """

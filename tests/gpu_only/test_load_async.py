@@ -70,6 +70,23 @@ def test_many_calls_at_once(device: Device, wanted: dict[int, Any]) -> None:
     with_program(device, use)
 
 
+def test_cancelled_calls_leave_their_staging_buffers(device: Device, wanted: dict[int, Any]) -> None:
+    async def use(program: pteron.AsyncProgram) -> None:
+        method = await program.method()
+        await asyncio.gather(method(x(1)), method(x(2)))
+        tasks = []
+        for _ in range(5):
+            tasks.append(asyncio.ensure_future(method(x(128))))
+            await asyncio.sleep(0)
+            tasks[-1].cancel()
+        np.testing.assert_array_equal(await method(x(3)), wanted[3])
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(result, asyncio.CancelledError) for result in results)
+        np.testing.assert_array_equal(await method(x(77)), wanted[77])
+
+    with_program(device, use)
+
+
 def test_a_method_is_loaded_once(device: Device) -> None:
     async def use(program: pteron.AsyncProgram) -> None:
         first, second = await asyncio.gather(program.method(), program.method())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from asyncio import CancelledError
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
@@ -131,14 +132,17 @@ class Pending(Generic[T]):
 
         Raises:
             DeviceError: The GPU needs more time. The result can still be asked for again.
+            PteronError: The task that awaited the result was cancelled.
         """
         staging = self._staging
         if not self.done and staging is not None:
             with staging.lock:
-                if not self.done:
+                if not self.done and self._staging is staging:
                     self._value = self._fetch(staging, timeout)
                     self.done = True
                     self._staging = self._submission = None
+        if not self.done:
+            raise PteronError("the call was cancelled, so it has no result")
         value: T = self._value
         return value
 
@@ -161,7 +165,19 @@ class Pending(Generic[T]):
         staging = self._staging
         if self.done or staging is None:
             return self.result()
-        return await staging.device.after(self._submission, self.result)
+        try:
+            return await staging.device.after(self._submission, self.result)
+        except CancelledError:
+            self._give_up(staging)
+            raise
+
+    def _give_up(self, staging: Staging) -> None:
+        """Make the staging buffer free for the next call, unless a thread is reading it just now."""
+        if staging.lock.acquire(blocking=False):
+            if not self.done:
+                self._staging = None
+                staging.owner = lambda: None
+            staging.lock.release()
 
 
 def read_back(device: Device, buffer: Buffer, nbytes: int, finish: Callable[[memoryview], T]) -> T:
