@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import pteron
-from pteron.arrays import convert_constant
+from pteron.arrays.numpy_arrays import convert_constant
 from pteron.devices import Device
 from pteron.fusion import PASSES, chains, fuse, large_weights
 from pteron.fusion.chains import compose

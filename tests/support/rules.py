@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from pteron.arrays import convert_constant
+from pteron.arrays.numpy_arrays import convert_constant
 from pteron.devices import Device
 from pteron.gpu.placement import Placement
 from pteron.ir.dtypes import DType

@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pteron.arrays import convert_constant
-from pteron.errors import PteronError
+from pteron.arrays.numpy_arrays import convert_constant
+from pteron.errors import DeviceError, PteronError
+from pteron.gpu.device import Device
 from pteron.gpu.placement import Placement
 from pteron.gpu.wgpu.wgpu_device import WgpuDevice
 from pteron.ir.dtypes import DType
@@ -64,7 +65,7 @@ class NamedRoute:
 
 
 def make_report(
-    device: WgpuDevice,
+    device: Device,
     seconds: float,
     cases: Iterable[KernelCase] | None = None,
     progress: Progress | None = None,
@@ -75,6 +76,8 @@ def make_report(
     """
     from pteron import __version__
 
+    if not isinstance(device, WgpuDevice):
+        raise DeviceError(f"kernels cannot be timed on {device.name}: open an adapter of this machine")
     deadline, timer = Deadline(seconds), KernelTimer(device)
     runner = CaseRunner(device, timer, measure_ceilings(device, timer), deadline)
     results = _run_all(runner, list(CASES if cases is None else cases), progress)
