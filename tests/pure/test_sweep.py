@@ -332,3 +332,16 @@ def test_an_ordinary_refusal_is_not_explained_by_the_exporter() -> None:
     with pytest.raises(InputError, match=r"^aten.view_copy.default") as refused:
         graph.resize(changes)
     assert explained(refused.value, graph, changes) is refused.value
+
+
+def test_a_norm_of_no_rows_has_the_route_of_other_calls() -> None:
+    from pteron.ir.dispatch import GPU
+
+    s = Sketch()
+    x, weight = s.input(16, 64), s.constant(64)
+    outs = (s.value(16, 64), s.value(16, 1), s.value(16, 1))
+    s.node("aten.native_layer_norm.default", [x, (64,), weight, weight, 1e-5, outs])
+    graph = live(s.finish(outs[0]), features={GPU})
+    graph.resize({x.id: (0, 64)})
+    assert graph.plans[0] is not None
+    assert graph.plans[0].route in [route.name for route in graph.routes[0]]

@@ -46,6 +46,10 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
+# What Chromium itself writes on the console when a request is refused, and when there is no server any more.
+REFUSED, UNREACHABLE = "the server responded with a status of", "net::ERR_CONNECTION_REFUSED"
+
+
 @contextmanager
 def opened(browser: Any, url: str, **options: Any) -> Iterator[Any]:
     """A page in a context of its own. An error on its console fails the test."""
@@ -58,7 +62,7 @@ def opened(browser: Any, url: str, **options: Any) -> Iterator[Any]:
     page.goto(url)
     yield page
     context.close()
-    assert [error for error in errors if "the server responded with a status of" not in error] == []
+    assert [error for error in errors if REFUSED not in error and UNREACHABLE not in error] == []
 
 
 class _Files(SimpleHTTPRequestHandler):

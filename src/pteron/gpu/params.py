@@ -51,10 +51,19 @@ class Parameters:
             self.take(INTEGER_NBYTES)
         self.buffer = buffers.uniform(len(self._data), "parameters")
 
+    @property
+    def integer_slots(self) -> dict[ValueId, int]:
+        """The offsets of the SymInts that kernels read."""
+        return {ValueId(key): offset for key, offset in self._integers.items() if isinstance(key, int)}
+
+    @property
+    def constants(self) -> list[tuple[int, int]]:
+        """The constant integers that kernels read: (offset, value)."""
+        return [(offset, key[1]) for key, offset in self._integers.items() if isinstance(key, tuple)]
+
     def put_constants(self) -> None:
-        for key, offset in self._integers.items():
-            if isinstance(key, tuple):
-                self.put(offset, struct.pack("<i", key[1]))
+        for offset, value in self.constants:
+            self.put(offset, struct.pack("<i", value))
 
     def put_integer(self, symint: ValueId, value: int) -> None:
         offset = self._integers.get(symint)

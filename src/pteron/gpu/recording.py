@@ -52,7 +52,7 @@ class RecordedCommand:
 class Write:
     buffer: RecordedBuffer
     offset: int
-    data: bytes
+    data: bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,9 @@ class RecordingDevice:
         """Do nothing: the record keeps all buffers."""
 
     def write(self, buffer: Any, offset: int, data: Any) -> None:
-        self.events.append(Write(buffer, offset, bytes(memoryview(data).cast("B"))))
+        view = memoryview(data).cast("B")
+        # What nobody can change, such as the bytes of a mapped file, need not be copied.
+        self.events.append(Write(buffer, offset, view if view.readonly else bytes(view)))
 
     def clear(self, parts: Iterable[tuple[Any, int, int]]) -> None:
         self.events.append(Clear(tuple(buffer for buffer, _, _ in parts)))

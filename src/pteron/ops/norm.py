@@ -103,7 +103,7 @@ def _normalize(
 ) -> list[Route]:
     """Normalise each row. `largest`: the number of rows and their width at the largest shape."""
     check_affine(weight, bias, channels)
-    width = x.numel // rows if rows else 0
+    width = x.numel // rows if rows else largest[1]  # without rows, the route is that of other calls
     parts = -(-width // PART_LENGTH)
     moments = Scratch("moments", 8 * largest[0] * -(-largest[1] // PART_LENGTH))
     stats = Scratch("stats", 8 * largest[0])

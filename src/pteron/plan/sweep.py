@@ -165,6 +165,10 @@ class LiveGraph:
         assert isinstance(shape, tuple)
         return shape
 
+    def planned_by(self, value: ValueId) -> list[Node]:
+        """The nodes whose plans depend on a value. Others at most pass it to their kernels."""
+        return [node for node in self.graph.nodes if value in self._keys[node.index]]
+
     def scratch(self) -> list[tuple[int, str, int]]:
         """The temporary memory of all routes: (node, name, bytes)."""
         sizes: dict[tuple[int, str], int] = {}

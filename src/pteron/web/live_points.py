@@ -1,0 +1,210 @@
+"""The live points of a method: the shapes of its inputs, and the integers that its plans depend on.
+
+A frozen program has a plan for each of a finite number of points. An integer that kernels read from a uniform
+buffer is not part of a point: it may have any value. An integer that changes plans is part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import TypeAlias
+
+from pteron.errors import InputError, UnsupportedError
+from pteron.ir.live import Live
+from pteron.ir.values import Graph, SymInt, Tensor, ValueId
+from pteron.plan.dynamic import dynamic_dims
+from pteron.plan.sweep import LiveGraph
+
+# Each point is planned, stored and loaded. A point of a large program costs more.
+MOST_POINTS = 16384
+MOST_NODE_PLANS = 2_000_000
+
+
+# The sizes to freeze: of every dynamic dimension, or of each dimension of some inputs by name. An integer has
+# one list: its values.
+Stated: TypeAlias = "Collection[int] | Mapping[str, Sequence[Collection[int]]]"
+Dims: TypeAlias = "list[tuple[ValueId, int]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Dimensions (input, dimension) that always have the same size, and the sizes that they may have."""
+
+    dims: tuple[tuple[ValueId, int], ...]
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Integers:
+    """The integers that a call gives: inputs, and elements of inputs."""
+
+    moving: list[SymInt]  # kernels read them; no plan depends on them
+    planning: list[SymInt]  # plans depend on them
+
+    @classmethod
+    def of(cls, live: LiveGraph) -> Integers:
+        found = [port.value for port in live.graph.inputs if isinstance(port.value, SymInt)]
+        found += [element.symint for element in live.graph.elements]
+        planning = [symint for symint in found if live.planned_by(symint.id)]
+        return cls([symint for symint in found if symint not in planning], planning)
+
+
+def most_points(graph: Graph) -> int:
+    return min(MOST_POINTS, MOST_NODE_PLANS // max(1, len(graph.nodes)))
+
+
+def live_points(
+    live: LiveGraph, integers: Integers, stated: Stated | None = None
+) -> Iterator[dict[ValueId, Live]]:
+    """Every point that the program accepts, as the changes of a sweep, which is at the point meanwhile.
+
+    stated: the sizes that dynamic dimensions may have. Default: all.
+    """
+    graph = live.graph
+    axes = choose_axes(live, stated)
+    still: dict[ValueId, Live] = dict.fromkeys((symint.id for symint in integers.moving), 0)
+    accepted = 0
+    planning = [(symint, _values(graph, symint, stated)) for symint in integers.planning]
+    if any(values is None and _is_unbounded(live, symint) for symint, values in planning):
+        raise _too_many(live, axes, integers.planning)
+    for chosen in product(*(axis.sizes for axis in axes)):
+        for changes in _with_integers(live, {**still, **_shapes(graph, axes, chosen)}, planning):
+            accepted += 1
+            if accepted > most_points(graph):
+                raise _too_many(live, axes, integers.planning)
+            yield changes
+    if not accepted:
+        raise InputError("the program accepts none of the stated sizes: state others, or none to freeze all")
+
+
+def choose_axes(live: LiveGraph, stated: Stated | None) -> list[Axis]:
+    """Each dynamic dimension alone; if these are too many points, dimensions of one largest size together."""
+    inputs = {p.value.id: p.value for p in live.graph.inputs if isinstance(p.value, Tensor)}
+    dynamic = dynamic_dims(live.graph, live)
+    dims = [(value, dim) for value in inputs for dim in dynamic.get(value, ())]
+    sizes = {dim: _sizes(live.graph, *dim, stated) for dim in dims}
+    alone = [dim for dim in dims if _moves_alone(live, inputs[dim[0]], dim[1])]
+    by_size: dict[int, Dims] = {}
+    groups: list[Dims] = [[dim] for dim in alone]
+    for value, dim in dims:
+        by_size.setdefault(inputs[value].max_shape[dim], []).append((value, dim))
+    groups += [tied for same in by_size.values() if (tied := [dim for dim in same if dim not in alone])]
+    separate = _axes(groups, sizes)
+    if _count(separate) <= most_points(live.graph):
+        return separate
+    together = _axes(by_size.values(), sizes)
+    if _count(together) > most_points(live.graph):
+        raise _too_many(live, together, [])
+    return together
+
+
+def _sizes(graph: Graph, value: ValueId, dim: int, stated: Stated | None) -> set[int]:
+    """The sizes that a dimension may have."""
+    port = next(p for p in graph.inputs if isinstance(p.value, Tensor) and p.value.id == value)
+    every = set(range(port.max_shape[dim] + 1))
+    if isinstance(stated, Mapping):
+        stated = stated[port.name][dim] if port.name in stated else None
+    return every if stated is None else every & set(stated)
+
+
+def _axes(groups: Collection[Dims], sizes: Mapping[tuple[ValueId, int], set[int]]) -> list[Axis]:
+    return [Axis(tuple(dims), tuple(sorted(set.intersection(*(sizes[d] for d in dims))))) for dims in groups]
+
+
+def _count(axes: Sequence[Axis]) -> int:
+    return prod(len(axis.sizes) for axis in axes)
+
+
+def _moves_alone(live: LiveGraph, tensor: Tensor, dim: int) -> bool:
+    shape = list(tensor.max_shape)
+    shape[dim] -= 1
+    try:
+        live.preview({tensor.id: tuple(shape)})
+        return True
+    except InputError:
+        return False
+
+
+def _shapes(graph: Graph, axes: Sequence[Axis], chosen: Sequence[int]) -> dict[ValueId, Live]:
+    shapes = {p.value.id: list(p.value.max_shape) for p in graph.inputs if isinstance(p.value, Tensor)}
+    for axis, size in zip(axes, chosen, strict=True):
+        for value, dim in axis.dims:
+            shapes[value][dim] = size
+    return {value: tuple(shape) for value, shape in shapes.items()}
+
+
+def _values(graph: Graph, symint: SymInt, stated: Stated | None) -> list[int] | None:
+    """The stated values of an integer input; None: all that the program accepts."""
+    name = next((port.name for port in graph.inputs if port.value is symint), None)
+    return sorted(stated[name][0]) if isinstance(stated, Mapping) and name in stated else None
+
+
+def _is_unbounded(live: LiveGraph, symint: SymInt) -> bool:
+    """Whether the program accepts so large a value that not all smaller ones can be frozen."""
+    try:
+        live.preview({symint.id: most_points(live.graph)})
+        return True
+    except InputError:
+        return False
+
+
+def _with_integers(
+    live: LiveGraph,
+    changes: dict[ValueId, Live],
+    integers: Sequence[tuple[SymInt, list[int] | None]],
+) -> Iterator[dict[ValueId, Live]]:
+    """The values of the integers that the program accepts at these shapes.
+
+    Without stated values they are a range that begins at 0 or 1, and ends before the first that is refused.
+    """
+    if not integers:
+        try:
+            live.resize(changes)
+        except InputError:
+            return
+        yield changes
+        return
+    (first, stated), *rest = integers
+    for value in range(most_points(live.graph) + 1) if stated is None else stated:
+        accepted = False
+        for point in _with_integers(live, {**changes, first.id: value}, rest):
+            accepted = True
+            yield point
+        if stated is None and not accepted and value > 0:
+            return
+
+
+def _too_many(live: LiveGraph, axes: Sequence[Axis], planning: Sequence[SymInt]) -> UnsupportedError:
+    sizes = " x ".join(str(len(axis.sizes)) for axis in axes if len(axis.sizes) > 1)
+    if not planning:
+        return UnsupportedError(
+            f"the program cannot be frozen at every live shape: its dynamic dimensions have {sizes} sizes, "
+            f"and the limit is {most_points(live.graph)} plans: state the sizes that you need with --live"
+        )
+    reasons = "; ".join(_reason(live, symint) for symint in planning)
+    return UnsupportedError(
+        f"the program cannot be frozen: {reasons}. With {sizes or 1} live shapes, these are more than "
+        f"{most_points(live.graph)} plans: state sizes and values with --live, export a smaller context, or "
+        f"run the engine itself in the browser, with Pyodide"
+    )
+
+
+def _reason(live: LiveGraph, symint: SymInt) -> str:
+    first, *others = live.planned_by(symint.id)
+    more = f" and {len(others)} more nodes" if others else ""
+    return f"{first.label}{more} must be planned again for each value of {name_of(symint, live.graph)}"
+
+
+def name_of(symint: SymInt, graph: Graph) -> str:
+    """An integer in the words of a caller: an input, or an element of one."""
+    for port in graph.inputs:
+        if port.value is symint:
+            return f"the integer {port.name}"
+    for element in graph.elements:
+        names = [port.name for port in graph.inputs if port.value is element.source]
+        if element.symint is symint and names:
+            return f"element {element.index} of {names[0]}"
+    return f"the integer {symint.name}"

@@ -1,0 +1,52 @@
+"""From a `.pte` file to the files of a frozen program, which `pteron.js` loads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pteron.errors import InputError
+from pteron.program import lower_all
+from pteron.pte.file import ProgramFile
+from pteron.web.freeze import FrozenMethod, freeze
+from pteron.web.frozen_file import SHARD_NBYTES, write_frozen
+from pteron.web.live_points import Stated
+from pteron.web.variants import VARIANTS, Variant, chosen
+
+ALL = tuple(variant.name for variant in VARIANTS)
+
+
+def write_program(
+    source: Any,
+    folder: Path,
+    *,
+    method: str = "forward",
+    live: Stated | None = None,
+    variants: Sequence[str] = ALL,
+    data_path: Sequence[str | Path] = (),
+    kv_dtype: str | None = None,
+    shard_nbytes: int = SHARD_NBYTES,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Freeze a method of a program, and write its files to a folder. Returns the contents of `model.json`.
+
+    live: the sizes that dynamic dimensions may have, or by input name those of each of its dimensions.
+        Default: every size.
+    variants: the kinds of device to freeze it for (see `pteron.web.variants`).
+    """
+    say = progress or (lambda text: None)
+    wanted = chosen(variants)
+    with ProgramFile.open(source, list(data_path)) as file:
+        if method not in file.method_names:
+            raise InputError(f"there is no method {method!r}; the methods are {', '.join(file.method_names)}")
+        graph = lower_all(file, kv_dtype=kv_dtype)[method]
+        frozen: list[tuple[Variant, FrozenMethod]] = []
+        for variant in wanted:
+            say(f"planning for the variant {variant.name}")
+            frozen.append((variant, freeze(graph, variant, live)))
+        say("writing the weights")
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in [*folder.glob("plan-*-*.bin"), *folder.glob("weights-*-*.bin")]:
+            old.unlink()
+        return write_frozen(folder, frozen, shard_nbytes)

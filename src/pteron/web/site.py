@@ -1,0 +1,95 @@
+"""A static site: a frozen program, the JavaScript that runs it, and a page. Any web server can serve it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from pteron import assets, pages
+from pteron.web.language_files import FACTS, TOKENIZER_FILE, write_language_files
+from pteron.web.live_points import Stated
+from pteron.web.program_files import ALL, write_program
+
+VENDORED = ("jinja.js", "tokenizers.js")
+SERVICE_WORKER = "service-worker.js"
+
+
+def write_site(
+    program: Path,
+    folder: Path,
+    *,
+    name: str,
+    chat: bool,
+    method: str = "forward",
+    live: Stated | None = None,
+    variants: Sequence[str] = ALL,
+    data_path: Sequence[Path] = (),
+    tokenizer: Path | None = None,
+    context_length: int | None = None,
+    kv_dtype: str = "f16",
+    progress: Callable[[str], None] | None = None,
+) -> None:
+    """Write a site for a `.pte` program.
+
+    chat: with a chat page, for a language model. Otherwise the page shows the program's inputs and outputs.
+    For the other options see `write_program` and `pteron.llm.load`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    own = page_files(chat)  # fails early if a checkout has no vendored scripts
+    write_program(
+        program,
+        folder,
+        method=method,
+        live=live,
+        variants=variants,
+        data_path=data_path,
+        kv_dtype=kv_dtype if chat else None,
+        progress=progress,
+    )
+    if chat:
+        write_language_files(
+            program,
+            folder,
+            name,
+            tokenizer=tokenizer,
+            context_length=context_length,
+            data_path=list(data_path),
+            kv_dtype=kv_dtype,
+        )
+    else:
+        own["site.json"] = json.dumps({"name": name}).encode()
+    own[SERVICE_WORKER] = _service_worker([*own, *((FACTS, TOKENIZER_FILE) if chat else ())])
+    for path, content in own.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+
+
+def page_files(chat: bool) -> dict[str, bytes]:
+    """The site's own files by their paths: everything but the program, its weights and its tokenizer."""
+    package = files(__package__)
+    found = {f"pteron/{name}": content for name, content in _contents(package / "runtime")}
+    found |= dict(_contents(package / "site" / ("chat" if chat else "program")))
+    if chat:
+        found |= {name: pages.read(name) for name in pages.CHAT}
+        found["index.html"] = pages.read("chat.html")
+        for name in VENDORED:
+            found[f"vendor/{name}"] = assets.find(name).read_bytes()
+            licence = assets.licence(name)
+            found[f"vendor/{licence.name}"] = licence.read_bytes()
+    else:
+        found |= {name: pages.read(name) for name in ("chat.css", "icon.svg", "theme.js")}
+    return found
+
+
+def _contents(folder: Traversable) -> list[tuple[str, bytes]]:
+    return sorted((file.name, file.read_bytes()) for file in folder.iterdir() if file.is_file())
+
+
+def _service_worker(names: Sequence[str]) -> bytes:
+    """The service worker, which knows the files of the site."""
+    source = (files(__package__) / "site" / SERVICE_WORKER).read_text(encoding="utf-8")
+    wanted = [".", *(name for name in names if not name.endswith((".LICENSE", ".d.ts")))]
+    return source.replace("/* files */", ", ".join(json.dumps(name) for name in wanted)).encode()
