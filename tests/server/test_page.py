@@ -210,14 +210,16 @@ def test_the_page_is_complete_and_closed(url: str) -> None:
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert "http" not in policy
-    used = re.findall(r'(?:src|href)="([^"#][^"]*)"', page.text)
-    assert set(used) == {"/icon.svg", "/chat.css", "/chat.js"}
-    for path in used:
-        file = httpx.get(url + path)
+    used = set(re.findall(r'(?:src|href)="([^"#][^"]*)"', page.text))
+    assert used == {"icon.svg", "chat.css", "main.js"}
+    imported = {"chat.js", "markdown.js", "theme.js"}
+    for path in used | imported:
+        file = httpx.get(f"{url}/{path}")
         assert file.status_code == 200
         assert file.headers["content-security-policy"] == policy
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)[a-z]", file.text)
         assert "innerHTML" not in file.text
+        assert set(re.findall(r'from "\./([^"]*)"', file.text)) <= imported
 
 
 RENDERED = [
@@ -245,9 +247,12 @@ RENDERED = [
     ('[x](https://a"onclick="b)', None),
     ("![x](https://a.example/i.png)", None),
 ]
-RENDER = (
-    "text => { const d = document.createElement('div'); d.append(...markdown(text)); return d.innerHTML; }"
-)
+RENDER = """async text => {
+    const { markdown } = await import("/markdown.js");
+    const d = document.createElement("div");
+    d.append(...markdown(text));
+    return d.innerHTML;
+}"""
 
 
 def test_markdown(browser: Any, url: str) -> None:

@@ -1,20 +1,18 @@
-"""The chat page at `/`: three files and an icon, which load nothing from elsewhere."""
+"""The chat page at `/`. Its files load nothing from elsewhere."""
 
 from __future__ import annotations
 
 from functools import partial
 from importlib.resources import files
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-FILES = {
-    "/": ("index.html", "text/html"),
-    "/chat.js": ("chat.js", "text/javascript"),
-    "/chat.css": ("chat.css", "text/css"),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
-}
+from pteron import pages
+
+KINDS = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 # The page runs only its own script, and talks only to this server. No text can become a script.
 POLICY = "; ".join(
     [
@@ -39,10 +37,12 @@ HEADERS = {
 
 
 def page_routes() -> list[Route]:
-    folder = files(__package__) / "page"
+    contents = {name: pages.read(name) for name in pages.CHAT}
+    contents["main.js"] = (files(__package__) / "page" / "main.js").read_bytes()
+    contents["chat.html"] = pages.read("chat.html")
     return [
-        Route(path, partial(_file, (folder / name).read_bytes(), kind))
-        for path, (name, kind) in FILES.items()
+        Route("/" if name == "chat.html" else f"/{name}", partial(_file, content, KINDS[Path(name).suffix]))
+        for name, content in contents.items()
     ]
 
 
