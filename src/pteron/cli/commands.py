@@ -26,6 +26,7 @@ from pteron.cli.serve import serve
 from pteron.cli.terminal import complain, in_words
 from pteron.cli.tune import tune
 from pteron.cli.verify import verify
+from pteron.cli.web import web
 from pteron.errors import PteronError
 
 
@@ -80,6 +81,7 @@ app.command()(chat)
 app.command()(generate)
 app.command()(serve)
 app.command()(embed)
+app.command()(web)
 app.command("map")(map_file)
 app.command()(convert)
 app.command()(compare)

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from pteron import pages
 
+PATHS = ("/", *(f"/{name}" for name in (*pages.CHAT, "main.js")))
 KINDS = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 # The page runs only its own script, and talks only to this server. No text can become a script.
 POLICY = "; ".join(
@@ -37,13 +38,13 @@ HEADERS = {
 
 
 def page_routes() -> list[Route]:
-    contents = {name: pages.read(name) for name in pages.CHAT}
-    contents["main.js"] = (files(__package__) / "page" / "main.js").read_bytes()
-    contents["chat.html"] = pages.read("chat.html")
-    return [
-        Route("/" if name == "chat.html" else f"/{name}", partial(_file, content, KINDS[Path(name).suffix]))
-        for name, content in contents.items()
-    ]
+    return [Route(path, partial(_file, *_content(path.removeprefix("/") or "chat.html"))) for path in PATHS]
+
+
+def _content(name: str) -> tuple[bytes, str]:
+    """A file of the page, and its type. Only `main.js` belongs to the server alone."""
+    own = files(__package__) / "page" / name
+    return own.read_bytes() if own.is_file() else pages.read(name), KINDS[Path(name).suffix]
 
 
 async def _file(content: bytes, kind: str, http: Request) -> Response:

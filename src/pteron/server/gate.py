@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pteron.server.chat_page import FILES
+from pteron.server.chat_page import PATHS
 from pteron.server.requests import ApiError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-PUBLIC = {"/health", *FILES}  # without a key: the page has no data, and asks for the key itself
+PUBLIC = {"/health", *PATHS}  # without a key: the page has no data, and asks for the key itself
 HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::\d{1,5})?")
 
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pteron.arrays import convert_constant
 from pteron.errors import UnsupportedError
+from pteron.gpu.device import Buffer
 from pteron.gpu.executor import Executor
 from pteron.gpu.placement import Placement
 from pteron.gpu.recording import RecordedBuffer, RecordingDevice, Write
 from pteron.gpu.state import State
+from pteron.ir.dispatch import Grid
 from pteron.ir.dtypes import DType
 from pteron.ir.live import Live
 from pteron.ir.values import Graph, Port, SymInt, Tensor, ValueId
@@ -29,6 +31,7 @@ from pteron.web.live_points import Integers, Stated, live_points
 from pteron.web.variants import Variant
 
 FORMAT = 1
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -48,12 +51,12 @@ class FrozenMethod:
 
 
 @dataclass(slots=True)
-class Interned:
+class Interned(Generic[T]):
     """Numbers for things that occur often."""
 
-    numbers: dict[Hashable, int] = field(default_factory=dict)
+    numbers: dict[T, int] = field(default_factory=dict)
 
-    def number(self, thing: Hashable) -> int:
+    def number(self, thing: T) -> int:
         return self.numbers.setdefault(thing, len(self.numbers))
 
 
@@ -81,13 +84,14 @@ class _Freezer:
         self.slots = executor.params.integer_slots
         self.indices = index_inputs(live)
         self.sites = {id(site): number for number, site in enumerate(executor.sites)}
-        self.blocks, self.grids, self.texts = Interned(), Interned(), Interned()
+        self.blocks, self.grids, self.texts = Interned[bytes](), Interned[Grid](), Interned[str]()
         self.launches: list[int] = []
 
     def freeze(self, stated: Stated | None) -> FrozenMethod:
         points = [self._point(changes) for changes in live_points(self.live, self.integers, stated)]
         written = self._written()
         offsets, params = _joined(list(self.blocks.numbers))
+        pristine = {value: number_of(buffer) for value, buffer in self.executor.pristine.items()}
         header = {
             "format": FORMAT,
             "method": self.graph.name,
@@ -96,12 +100,9 @@ class _Freezer:
             "integers": [self._integer(symint) for symint in self.roots],
             "buffers": [buffer.size for buffer in self.device.buffers],
             "weights": list(written),
-            "states": [
-                [self.state.buffers[t.id].id, _id(self.executor.pristine.get(t.id))]  # type: ignore[attr-defined]
-                for t in self.graph.states
-            ],
-            "params": self.executor.params.buffer.id,  # type: ignore[attr-defined]
-            "staging": [buffer.id for buffer in self.executor.staging.buffers],  # type: ignore[attr-defined]
+            "states": [[number_of(self.state.buffers[t.id]), pristine.get(t.id)] for t in self.graph.states],
+            "params": number_of(self.executor.params.buffer),
+            "staging": [number_of(buffer) for buffer in self.executor.staging.buffers],
             "constants": self.executor.params.constants,
             "pipelines": [
                 {"label": p.label, "bindings": p.kinds, "text": browser_text(p.source)}
@@ -116,7 +117,7 @@ class _Freezer:
             "texts": list(self.texts.numbers),
             "points": points,
         }
-        grids = [size for grid in self.grids.numbers for size in grid]  # type: ignore[attr-defined]
+        grids = [size for grid in self.grids.numbers for size in grid]
         return FrozenMethod(header, self.launches, grids, params, list(written.values()))
 
     # -- a point ----------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ class _Freezer:
         derived = [[slot, live[i]] for i, slot in self.slots.items() if i not in self.root_numbers]
         return {
             "at": [
-                *(live[value.id][dim] for value in self._tensors() for dim in self.dims.get(value.id, ())),  # type: ignore[index]
+                *(self.live.shape(t)[dim] for t in self._tensors() for dim in self.dims.get(t.id, ())),
                 *(changes[symint.id] for symint in self.integers.planning),
             ],
             "launches": [first, len(self.launches) // 3],
@@ -202,9 +203,7 @@ class _Freezer:
         return {"gpu": tensor.dtype.label, "buffer": self._buffer(tensor)}
 
     def _buffer(self, tensor: Tensor) -> int:
-        buffer = self.executor.buffer(tensor, self.state)
-        assert isinstance(buffer, RecordedBuffer)
-        return buffer.id
+        return number_of(self.executor.buffer(tensor, self.state))
 
     def _integer(self, symint: SymInt) -> dict[str, Any]:
         slot = self.slots.get(symint.id)
@@ -224,15 +223,16 @@ class _Freezer:
         return written
 
 
-def _id(buffer: Any) -> int | None:
-    return None if buffer is None else buffer.id
+def number_of(buffer: Buffer) -> int:
+    assert isinstance(buffer, RecordedBuffer)
+    return buffer.id
 
 
 def _flat(buffers: tuple[tuple[RecordedBuffer, int, int], ...]) -> list[int]:
     return [number for buffer, offset, nbytes in buffers for number in (buffer.id, offset, nbytes)]
 
 
-def _joined(blocks: list[Any]) -> tuple[list[int], bytes]:
+def _joined(blocks: list[bytes]) -> tuple[list[int], bytes]:
     """Blocks of bytes, one after another, and where each begins. The last number is the end."""
     offsets = [0]
     for block in blocks:

@@ -138,8 +138,10 @@ def _shapes(graph: Graph, axes: Sequence[Axis], chosen: Sequence[int]) -> dict[V
 
 def _values(graph: Graph, symint: SymInt, stated: Stated | None) -> list[int] | None:
     """The stated values of an integer input; None: all that the program accepts."""
-    name = next((port.name for port in graph.inputs if port.value is symint), None)
-    return sorted(stated[name][0]) if isinstance(stated, Mapping) and name in stated else None
+    names = [port.name for port in graph.inputs if port.value is symint]
+    if not isinstance(stated, Mapping) or not names or names[0] not in stated:
+        return None
+    return sorted(stated[names[0]][0])
 
 
 def _is_unbounded(live: LiveGraph, symint: SymInt) -> bool:

@@ -1,0 +1,133 @@
+"""`pteron web`: a static site that runs a program in the browser."""
+
+from __future__ import annotations
+
+import webbrowser
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from pteron.cli import common, language
+from pteron.cli.arguments import split_name
+from pteron.cli.language import located, ready
+from pteron.cli.progress import progress_console
+
+if TYPE_CHECKING:
+    from pteron.web.live_points import Stated
+
+
+def web(
+    model: Annotated[
+        Path, typer.Argument(help="A .pte program, or a language model: a .gguf or Hugging Face folder.")
+    ],
+    folder: Annotated[Path, typer.Argument(help="The folder of the site. Files in it are replaced.")],
+    serve: Annotated[bool, typer.Option("--serve", help="Serve the site here and open it.")] = False,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0: any.")
+    ] = 8000,
+    live: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--live",
+            metavar="SIZES|NAME=SIZES,...",
+            help="The live sizes to freeze: 1-16|32 for all dynamic dimensions, or input0=1,1-128,64 for "
+            "each dimension of an input. Default: all.",
+        ),
+    ] = None,
+    chat: Annotated[
+        bool | None,
+        typer.Option("--chat/--no-chat", help="A chat page. Default: if the model has a tokenizer."),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Its title. Default: the file name.")] = None,
+    method: common.MethodName = "forward",
+    variants: Annotated[
+        list[str] | None,
+        typer.Option("--variant", help="Freeze it only for software, full or gpu. Repeatable."),
+    ] = None,
+    from_hub: language.FromHub = False,
+    context: language.Context = 0,
+    kv_dtype: language.KvDtype = language.KvType.f16,
+    tokenizer: language.TokenizerPath = None,
+    data: common.DataPaths = None,
+) -> None:
+    """Write a static site that runs a program on WebGPU, without Python in the browser."""
+    from pteron.web.language_files import is_language_model
+    from pteron.web.program_files import ALL
+    from pteron.web.site import write_site
+
+    say = progress_console()
+    source = located(model, from_hub)
+    file = ready(source, context)
+    write_site(
+        file,
+        folder,
+        name=name or source.stem,
+        chat=(tokenizer is not None or is_language_model(file)) if chat is None else chat,
+        method=method,
+        live=_stated(live or []),
+        variants=variants or ALL,
+        data_path=data or (),
+        tokenizer=tokenizer,
+        context_length=context or None,
+        kv_dtype=kv_dtype.value,
+        progress=lambda text: say.print(Text(text, "dim")),
+    )
+    nbytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    say.print(
+        Text(f"{folder}: {nbytes / 1e6:.1f} MB. Any web server can serve it, over https or on localhost.")
+    )
+    if serve:
+        serve_folder(folder, port, say)
+
+
+def _stated(texts: list[str]) -> Stated | None:
+    """The sizes of `--live`, by input name or for all inputs."""
+    if not texts:
+        return None
+    named: dict[str, Any] = {}
+    for text in texts:
+        name, value = split_name(text)
+        if name is None:
+            if len(texts) > 1:
+                raise typer.BadParameter(
+                    f"--live {text}: give it once, or with the name of an input each time"
+                )
+            return _sizes(value)
+        named[name] = [_sizes(part) for part in value.split(",")]
+    return named
+
+
+def _sizes(text: str) -> set[int]:
+    """Parse `1-16|32`."""
+    found: set[int] = set()
+    for part in text.split("|"):
+        low, _, high = part.strip().partition("-")
+        if not low.isdigit() or not (high or low).isdigit():
+            raise typer.BadParameter(
+                f"{text!r} is not a size, a range such as 1-16, or a list such as 1|8|16"
+            )
+        found.update(range(int(low), int(high or low) + 1))
+    return found
+
+
+class _Files(SimpleHTTPRequestHandler):
+    """Without a line on the console for each request."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def serve_folder(folder: Path, port: int, say: Any) -> None:
+    handler = partial(_Files, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+        address = f"http://localhost:{server.server_port}/"
+        say.print(Text(f"{address} (Ctrl-C ends it)"))
+        webbrowser.open(address)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say.print()
