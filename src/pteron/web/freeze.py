@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from pteron.arrays import convert_constant
+from pteron.arrays.numpy_arrays import convert_constant
 from pteron.errors import UnsupportedError
 from pteron.gpu.device import Buffer
 from pteron.gpu.executor import Executor
