@@ -54,9 +54,17 @@ def _node(index: int, new: Replacement) -> Node:
     assert spec is not None
     reads = tuple(value for arg in new.args[:-1] for value in values_in(arg))
     origin = " + ".join(f"{node.name} ({node.origin})" for node in new.replaces)
-    when = new.replaces[0].when
     return Node(
-        index, new.name, spec, new.args, reads, spec.outputs(new.args), spec.mutated(new.args), origin, when
+        index,
+        new.name,
+        spec,
+        new.args,
+        reads,
+        spec.outputs(new.args),
+        spec.mutated(new.args),
+        origin,
+        new.replaces[0].when,
+        new.replaces,
     )
 
 

@@ -99,6 +99,7 @@ class Node:
     mutates: tuple[Tensor, ...]
     origin: str
     when: SymInt | None = None  # the node runs only in calls where this is not 0
+    replaces: tuple[Node, ...] = ()  # the nodes that a fusion pass replaced by this one
 
     @property
     def label(self) -> str:

@@ -289,32 +289,58 @@ class LiveGraph:
     def _is_skipped(self, node: Node) -> bool:
         return node.when is not None and self.live[node.when.id] == 0
 
+    def offered(self, node: Node) -> list[Route]:
+        """All routes of a node at the live shape, in the order of its rule, also those of other devices."""
+        return self._evaluate(node, None).routes
+
     def _apply_rule(self, node: Node, seed: int | None = None) -> tuple[NodePlan, list[Route]]:
-        """Evaluate a node's rule. With a `seed`, unknown SymInts have its value and outputs stay at max."""
+        """A node's plan and usable routes. With a `seed`, unknown SymInts have its value and outputs stay at max."""
         self.visits += 1
-        guards: list[Guard] = []
-        rules: list[ContentRule] = []
-        outputs: dict[ValueId, LiveTensor | LiveResult] = {}
+        found = self._evaluate(node, seed)
+        runnable = runnable_routes(found.routes, self.features)
+        if self._building and len(runnable) > 1:
+            self.contested.add(route_key(node))
+        routes = usable_routes(node, runnable, self.choice)
+        route = choose(node, routes, lambda: self._live_shapes(node, found.outputs.values()), self.choice)
+        if routes and route is None:
+            raise OpError("no kernel fits these shapes")
+        dispatches = route.dispatches if route else []
+        for dispatch in dispatches:
+            if max(dispatch.grid) > MAX_GROUPS_PER_DIMENSION:
+                raise OpError(f"too much work for one dispatch: grid {dispatch.grid}")
+        results = tuple(
+            (value, live.shape if isinstance(live, LiveTensor) else live.value)
+            for value, live in found.outputs.items()
+        )
+        if self._building and found.rules:
+            self.content_rules += found.rules
+            self.indexing[node.index] = None
+        name = route.name if route else ""
+        return NodePlan(results, name, dispatches, tuple(found.guards), tuple(found.rules)), routes
+
+    def _evaluate(self, node: Node, seed: int | None) -> Evaluation:
+        """Call the rule of a node with its arguments at their live shapes."""
+        found = Evaluation()
 
         def view(arg: Arg, uniform: bool = False, output: bool = False) -> Any:
             if isinstance(arg, Tensor):
                 shape = self.live[arg.id]
                 assert isinstance(shape, tuple)
-                live = LiveTensor(arg, shape, rules, pinned=seed is not None)
+                live = LiveTensor(arg, shape, found.rules, pinned=seed is not None)
                 if output:
-                    outputs[arg.id] = live
+                    found.outputs[arg.id] = live
                 return live
             if isinstance(arg, SymInt) and output:
-                return outputs.setdefault(arg.id, LiveResult())
+                return found.outputs.setdefault(arg.id, LiveResult())
             if isinstance(arg, SymInt):
                 value = self.live[arg.id]
                 assert not isinstance(value, tuple)
                 if uniform:
-                    return LiveInt(arg, value if value is None else int(value), guards)
+                    return LiveInt(arg, value if value is None else int(value), found.guards)
                 return seed if value is None else value
             if isinstance(arg, tuple):
                 return tuple(view(item, uniform, output) for item in arg)
-            return LiveInt(arg, arg, guards) if uniform and isinstance(arg, int) else arg
+            return LiveInt(arg, arg, found.guards) if uniform and isinstance(arg, int) else arg
 
         spec = node.op
         last = len(spec.parameters) - 1
@@ -326,32 +352,24 @@ class LiveGraph:
         if node.index in self.layout.copies:
             source, out = views[spec.parameters.index(spec.alias or "")], views[last]
             planned = copy_dispatch(source, out)
-        runnable = runnable_routes(_as_routes(planned), self.features)
-        if self._building and len(runnable) > 1:
-            self.contested.add(route_key(node))
-        routes = usable_routes(node, runnable, self.choice)
-        route = choose(node, routes, lambda: self._live_shapes(node, outputs.values()), self.choice)
-        if routes and route is None:
-            raise OpError("no kernel fits these shapes")
-        dispatches = route.dispatches if route else []
-        for dispatch in dispatches:
-            if max(dispatch.grid) > MAX_GROUPS_PER_DIMENSION:
-                raise OpError(f"too much work for one dispatch: grid {dispatch.grid}")
-        results = tuple(
-            (value, live.shape if isinstance(live, LiveTensor) else live.value)
-            for value, live in outputs.items()
-        )
-        if self._building and rules:
-            self.content_rules += rules
-            self.indexing[node.index] = None
-        name = route.name if route else ""
-        return NodePlan(results, name, dispatches, tuple(guards), tuple(rules)), routes
+        found.routes = _as_routes(planned)
+        return found
 
     def _live_shapes(self, node: Node, outputs: Iterable[LiveTensor | LiveResult]) -> LiveShapes:
         return LiveShapes(
             tuple(self.shape(value) for value in node.reads if isinstance(value, Tensor)),
             tuple(out.shape for out in outputs if isinstance(out, LiveTensor)),
         )
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """What a rule gave: its routes, the outputs that it resized, and its conditions."""
+
+    routes: list[Route] = field(default_factory=list)
+    outputs: dict[ValueId, LiveTensor | LiveResult] = field(default_factory=dict)
+    guards: list[Guard] = field(default_factory=list)
+    rules: list[ContentRule] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
