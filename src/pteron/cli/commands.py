@@ -26,6 +26,7 @@ from pteron.cli.serve import serve
 from pteron.cli.terminal import complain, in_words
 from pteron.cli.tune import tune
 from pteron.cli.verify import verify
+from pteron.cli.view import view
 from pteron.cli.web import web
 from pteron.errors import PteronError
 
@@ -77,6 +78,7 @@ def root(
 
 app.command()(run)
 app.command()(inspect)
+app.command()(view)
 app.command()(chat)
 app.command()(generate)
 app.command()(serve)

@@ -294,7 +294,10 @@ class LiveGraph:
         return self._evaluate(node, None).routes
 
     def _apply_rule(self, node: Node, seed: int | None = None) -> tuple[NodePlan, list[Route]]:
-        """A node's plan and usable routes. With a `seed`, unknown SymInts have its value and outputs stay at max."""
+        """A node's plan and usable routes.
+
+        seed: the value of unknown SymInts; outputs then stay at their largest shape.
+        """
         self.visits += 1
         found = self._evaluate(node, seed)
         runnable = runnable_routes(found.routes, self.features)

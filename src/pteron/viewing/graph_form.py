@@ -27,8 +27,8 @@ FAMILY_OF = {module: family for family, modules in FAMILIES.items() for module i
 
 
 def graph_form(graph: Graph, unfused: Graph, live: LiveGraph) -> dict[str, Any]:
-    grouping = group_nodes(graph)
     fused = FusedNodes(graph, unfused)
+    grouping = group_nodes(unfused)  # fusion may cross the border of two blocks
     states = {tensor.id for tensor in graph.states}
     return {
         "name": graph.name,
@@ -37,7 +37,7 @@ def graph_form(graph: Graph, unfused: Graph, live: LiveGraph) -> dict[str, Any]:
             {
                 "operator": node.name,
                 "family": family(node),
-                "group": grouping.of_node[node.index],
+                "group": next((grouping.of_node[old.index] for old in fused.originals(node)), None),
                 "reads": [value.id for value in node.reads],
                 "writes": [value.id for value in (*node.writes, *node.mutates)],
                 "free": not live.routes[node.index],
@@ -53,6 +53,8 @@ def graph_form(graph: Graph, unfused: Graph, live: LiveGraph) -> dict[str, Any]:
 
 
 def family(node: Node) -> str:
+    if "embedding" in node.name:
+        return "lookup"
     module = node.op.rule.__module__.rpartition(".")[2]
     return FAMILY_OF.get(module, "other")
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from os.path import commonprefix
+from itertools import pairwise, takewhile
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from pteron.ir.values import Graph, Joined, Node, Tensor
 SHORTEST_BLOCK = 3
 LONGEST_BLOCK = 2000
 
-Path = tuple[str, ...]
+ModulePath = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,40 +61,46 @@ def _constants(node: Node) -> Iterator[Tensor]:
             yield from value.constant.parts if isinstance(value.constant, Joined) else (value,)
 
 
-def _module(node: Node) -> Path:
+def _module(node: Node) -> ModulePath:
     """The innermost module that has all named constants of a node."""
     names = [constant.name.split(".")[:-1] for constant in _constants(node) if _is_qualified(constant.name)]
-    return tuple(commonprefix(names)) if names else ()
+    return _common(names) if names else ()
+
+
+def _common(paths: Sequence[Sequence[str]]) -> ModulePath:
+    """The longest beginning that all paths share."""
+    steps = takewhile(lambda step: len(set(step)) == 1, zip(*paths, strict=False))
+    return tuple(step[0] for step in steps)
 
 
 def _is_qualified(name: str) -> bool:
     return "." in name and " " not in name
 
 
-def _complete(paths: Sequence[Path]) -> list[Path]:
+def _complete(paths: Sequence[ModulePath]) -> list[ModulePath]:
     """Give a node without a name the module that the named nodes before and after it have in common."""
-    after: list[Path] = []
-    following: Path = ()
+    after: list[ModulePath] = []
+    following: ModulePath = ()
     for path in reversed(paths):
         following = path or following
         after.append(following)
-    before: Path = ()
+    before: ModulePath = ()
     completed = []
     for path, following in zip(paths, reversed(after), strict=True):
         before = path or before
-        completed.append(path or tuple(commonprefix([before, following])))
+        completed.append(path or _common([before, following]))
     return completed
 
 
-def _by_module(paths: Sequence[Path]) -> Grouping:
+def _by_module(paths: Sequence[ModulePath]) -> Grouping:
     """One group per module. `layers.3` is one step: a group of nothing but layers would say nothing."""
     paths = [_steps(path) for path in paths]
-    sizes: dict[Path, int] = {}
+    sizes: dict[ModulePath, int] = {}
     for path in paths:
         for length in range(1, len(path) + 1):
             sizes[path[:length]] = sizes.get(path[:length], 0) + 1
     grouping = Grouping([], [])
-    known: dict[Path, int] = {}
+    known: dict[ModulePath, int] = {}
     for path in paths:
         parent: int | None = None
         for length in range(1, len(path) + 1):
@@ -109,7 +114,7 @@ def _by_module(paths: Sequence[Path]) -> Grouping:
     return grouping
 
 
-def _steps(path: Path) -> Path:
+def _steps(path: ModulePath) -> ModulePath:
     steps: list[str] = []
     for part in path:
         if part.isdecimal() and steps:
@@ -123,7 +128,7 @@ def _steps(path: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BlockRun:
     """Equal blocks, one after another."""
 
     first: int
@@ -167,9 +172,9 @@ def _group_range(
     _group_range(grouping, numbers, last, end, parent)
 
 
-def _longest_run(numbers: np.ndarray[Any, Any]) -> Run | None:
+def _longest_run(numbers: np.ndarray[Any, Any]) -> BlockRun | None:
     """The run that has the most nodes. Of equally long runs, the one with the shortest blocks."""
-    best: Run | None = None
+    best: BlockRun | None = None
     for length in range(SHORTEST_BLOCK, min(LONGEST_BLOCK, len(numbers) // 2) + 1):
         for run in _runs(numbers, length):
             if best is None or run.nodes > best.nodes:
@@ -177,7 +182,7 @@ def _longest_run(numbers: np.ndarray[Any, Any]) -> Run | None:
     return best
 
 
-def _runs(numbers: np.ndarray[Any, Any], length: int) -> Iterator[Run]:
+def _runs(numbers: np.ndarray[Any, Any], length: int) -> Iterator[BlockRun]:
     """The runs of blocks of one length: stretches in which each node equals the one a block later."""
     equal = np.concatenate(([False], numbers[:-length] == numbers[length:], [False]))
     edges = np.flatnonzero(equal[1:] != equal[:-1])
@@ -185,4 +190,4 @@ def _runs(numbers: np.ndarray[Any, Any], length: int) -> Iterator[Run]:
         if equal[first + 1] and last - first >= length:
             count = (last - first) // length + 1
             if len(set(numbers[first : first + length].tolist())) > 1:
-                yield Run(first, length, count)
+                yield BlockRun(first, length, count)

@@ -1,10 +1,10 @@
 """A method as the page shows it: its graph, planned for a kind of device. No GPU is needed.
 
-    with open_file("model.pte") as file:
-        scene = Scene(file, "forward", features=KINDS["GPU"])
-        scene.graph_json()
-        scene.live_json({"input0[1]": 7})
-        scene.node_json(3, {"input0[1]": 7})
+with open_file("model.pte") as file:
+    scene = Scene(file, "forward", features=KINDS["GPU"])
+    scene.graph_json()
+    scene.live_json({"input0[1]": 7})
+    scene.node_json(3, {"input0[1]": 7})
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ LARGEST_SIDE = 256
 
 
 def statistics(array: Array) -> dict[str, Any]:
-    """Counts, range, mean, deviation and a histogram. NaN and infinity are counted, and left out of the rest."""
+    """Counts, range, mean, deviation and a histogram. NaN and infinity are only counted."""
     values = array.reshape(-1)
     if values.dtype.kind == "c":
         values = np.abs(values)

@@ -101,9 +101,7 @@ async def _give(viewer: Viewer, http: Request) -> Response:
     if int(http.headers.get("content-length", LARGEST_ARRAY_NBYTES + 1)) > LARGEST_ARRAY_NBYTES:
         return _error(413, f"the file has more than {LARGEST_ARRAY_NBYTES >> 20} MiB")
     given = http.path_params
-    return JSONResponse(
-        await run_in_threadpool(viewer.give, given["file"], given["name"], await http.body())
-    )
+    return JSONResponse(await run_in_threadpool(viewer.give, given["file"], given["name"], await http.body()))
 
 
 async def _take_back(viewer: Viewer, http: Request) -> Response:

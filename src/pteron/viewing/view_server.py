@@ -35,6 +35,8 @@ def serve_page(viewer: Viewer, port: int, ready: Callable[[str], None]) -> None:
         try:
             listening.bind((HOST, port))
         except OSError as error:
-            raise PteronError(f"port {port} is in use ({error.strerror}): choose another with --port") from None
+            raise PteronError(
+                f"port {port} is in use ({error.strerror}): choose another with --port"
+            ) from None
         address = f"http://{HOST}:{listening.getsockname()[1]}"
         PageServer(viewer, lambda: ready(address)).run(sockets=[listening])
