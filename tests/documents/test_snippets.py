@@ -26,7 +26,7 @@ def run(document: str, names: dict[str, Any], address: str = ADDRESS) -> None:
         exec(compile(text, document, "exec"), names)
 
 
-@pytest.mark.parametrize("page", ["dynamic-shapes", "start/executorch", "start/local-llm"])
+@pytest.mark.parametrize("page", ["dynamic-shapes", "start/executorch", "start/local-llm", "view"])
 def test_a_page_on_its_own(page: str, folder: Path) -> None:
     run(f"docs/{page}.md", {})
 

@@ -56,6 +56,17 @@ def test_a_graph_without_repetition_has_no_groups() -> None:
     assert group_nodes(sketch.graph).groups == []
 
 
+def test_a_long_graph_is_divided() -> None:
+    """Squares of sizes: no two stretches are equal."""
+    sketch = Sketch()
+    for length in range(1, 201):
+        sketch.node("aten.relu.default", (sketch.input(length * length), sketch.value(length * length)))
+    grouping = group_nodes(sketch.graph)
+    assert [group.parent for group in grouping.groups] == [None] * 3
+    assert max(map(grouping.of_node.count, range(3))) <= 80
+    assert None not in grouping.of_node
+
+
 def test_integers_have_the_range_that_fits() -> None:
     """A position and a length share a cache of 16 rows."""
     sketch = Sketch()

@@ -18,6 +18,7 @@ from pteron.ir.values import Graph, Joined, Node, Tensor
 
 SHORTEST_BLOCK = 3
 LONGEST_BLOCK = 2000
+MOST_TOGETHER = 80  # nodes that are shown in one group, if they can be divided
 
 ModulePath = tuple[str, ...]
 
@@ -162,6 +163,8 @@ def _group_range(
         grouping.of_node[node] = parent
     run = _longest_run(numbers[begin:end])
     if run is None:
+        if end - begin > MOST_TOGETHER:
+            _divide(grouping, begin, end, parent)
         return
     first, last = begin + run.first, begin + run.first + run.nodes
     whole = grouping.add(f"{run.count} equal blocks", parent)
@@ -170,6 +173,17 @@ def _group_range(
         _group_range(grouping, numbers, start, start + run.length, block)
     _group_range(grouping, numbers, begin, first, parent)
     _group_range(grouping, numbers, last, end, parent)
+
+
+def _divide(grouping: Grouping, begin: int, end: int, parent: int | None) -> None:
+    """Equal parts of a long stretch in which nothing is repeated."""
+    parts = -(-(end - begin) // MOST_TOGETHER)
+    length = -(-(end - begin) // parts)
+    for first in range(begin, end, length):
+        last = min(first + length, end)
+        part = grouping.add(f"operators {first} to {last - 1}", parent)
+        for node in range(first, last):
+            grouping.of_node[node] = part
 
 
 def _longest_run(numbers: np.ndarray[Any, Any]) -> BlockRun | None:

@@ -5,6 +5,7 @@ import { Graph, layout } from "/dagre.js";
 const HEADER = 30;
 const PADDING = 14;
 const SHORTEST_ROW = 6;
+const MOST_FOR_DAGRE = 200;
 const ROW_GAP = 26;
 const COLUMN_GAP = 32;
 const kept = new Map(); // a group with the same open groups inside has the same layout
@@ -24,8 +25,7 @@ function place(group, isRoot) {
     return column;
   }
   const graph = new Graph({ directed: true, multigraph: false });
-  const large = boxes.length > 250;
-  graph.setGraph({ rankdir: "TB", nodesep: 22, ranksep: 30, edgesep: 10, ranker: large ? "longest-path" : "network-simplex" });
+  graph.setGraph({ rankdir: "TB", nodesep: 22, ranksep: 30, edgesep: 10 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const box of boxes) graph.setNode(box.id, { width: box.w, height: box.h });
   for (const [from, to] of group.edges) graph.setEdge(from, to, {});
@@ -56,14 +56,18 @@ function place(group, isRoot) {
   return result;
 }
 
-/** Many blocks in a row, side by side in columns: a tower of thirty layers would fit no window. */
+/**
+ * Blocks in a row, side by side in columns: a tower of thirty layers would fit no window.
+ * So are the items of a very large group, in program order: dagre would take too long.
+ */
 function asColumns(group, boxes) {
   const place = new Map(boxes.map((box, i) => [box.id, i]));
   const isRow = group.edges.every(([from, to]) => place.get(to) === place.get(from) + 1) && group.edges.length >= boxes.length - 1;
-  if (!isRow || boxes.length < SHORTEST_ROW) return null;
+  const isLarge = boxes.length > MOST_FOR_DAGRE;
+  if (!isLarge && (!isRow || boxes.length < SHORTEST_ROW)) return null;
   const height = boxes.reduce((sum, box) => sum + box.h + ROW_GAP, 0);
   const widest = boxes.reduce((most, box) => Math.max(most, box.w), 0);
-  const count = Math.max(1, Math.min(8, Math.round(Math.sqrt((1.5 * height) / widest))));
+  const count = Math.max(1, Math.min(isLarge ? 40 : 8, Math.round(Math.sqrt((1.5 * height) / widest))));
   const placed = [];
   const edges = [];
   let [left, top, columnWidth, bottom] = [PADDING, HEADER + ROW_GAP, 0, 0];
@@ -87,16 +91,15 @@ function asColumns(group, boxes) {
   }
   finish();
   const middle = (box) => box.x + box.w / 2;
-  placed.forEach((box, i) => {
-    const next = placed[i + 1];
-    if (!next) return;
+  for (const [from, to] of group.edges) {
+    const [box, next] = [placed[place.get(from)], placed[place.get(to)]];
     const down = [middle(box), box.y + box.h];
     const goal = [middle(next), next.y];
     const gap = next.x - COLUMN_GAP / 2;
-    const points = next.y > box.y ? [down, goal]
+    const points = next.y > box.y || place.get(to) !== place.get(from) + 1 ? [down, goal]
       : [down, [down[0], down[1] + 14], [gap, down[1] + 14], [gap, next.y - 14], [goal[0], next.y - 14], goal];
-    edges.push({ from: box.id, to: next.id, points, square: true });
-  });
+    edges.push({ from, to, points, square: true });
+  }
   if (group.entries.length) edges.push({ from: "entry", to: placed[0].id, points: [[middle(placed[0]), HEADER], [middle(placed[0]), placed[0].y]] });
   return { id: group.id, w: left - COLUMN_GAP + PADDING, h: bottom - ROW_GAP + PADDING + 4, boxes: placed, edges };
 }

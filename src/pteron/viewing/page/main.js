@@ -44,7 +44,7 @@ async function start() {
   await reload();
 }
 
-async function reload() {
+const reload = latest(async () => {
   document.body.setAttribute("aria-busy", "true");
   $("refusal").hidden = true;
   active = panes[0];
@@ -71,7 +71,7 @@ async function reload() {
   showGiven();
   select(active, null);
   document.body.setAttribute("aria-busy", "false");
-}
+});
 
 // -- sizes -------------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ const MOST_BOXES = 80; // that are shown at the start
 export class Pane {
   constructor(file, info, events) {
     Object.assign(this, { file, info, events, method: null, model: null, live: null, memory: null, values: null });
-    this.profiles = [];
     this.byTime = false;
     this.open = new Set();
     this.layout = new Layout();
@@ -40,8 +39,9 @@ export class Pane {
   // -- loading -------------------------------------------------------------------------------------
 
   async load(method, settings, sizes) {
-    Object.assign(this, { method, settings, sizes, model: null, values: null, profiles: [] });
+    Object.assign(this, { method, settings, sizes, model: null, live: null, memory: null, values: null });
     this.view.selected = null;
+    this.view.show(null);
     const graph = await ask("graph", this.question());
     this.model = new GraphModel(graph);
     [this.live, this.memory] = await Promise.all([ask("live", this.question()), ask("memory", this.question())]);

@@ -2,20 +2,21 @@
 
 export class Refused extends Error {}
 
-async function answered(response) {
+async function answered(sent) {
+  const response = await sent.catch(() => { throw new Refused("The server does not answer. Is `pteron view` still running?"); });
   const body = await response.json().catch(() => ({ error: `the server answered ${response.status}` }));
   if (!response.ok) throw new Refused(body.error);
   return body;
 }
 
-export async function ask(what, question = {}) {
+export function ask(what, question = {}) {
   const body = JSON.stringify(question);
-  return answered(await fetch(`/api/${what}`, { method: "POST", headers: { "Content-Type": "application/json" }, body }));
+  return answered(fetch(`/api/${what}`, { method: "POST", headers: { "Content-Type": "application/json" }, body }));
 }
 
-export async function giveInput(file, name, data) {
+export function giveInput(file, name, data) {
   const headers = { "Content-Type": "application/octet-stream" };
-  return answered(await fetch(`/api/inputs/${file}/${encodeURIComponent(name)}`, { method: "PUT", headers, body: data }));
+  return answered(fetch(`/api/inputs/${file}/${encodeURIComponent(name)}`, { method: "PUT", headers, body: data }));
 }
 
 export const takeInputsBack = (file) => fetch(`/api/inputs/${file}`, { method: "DELETE" });
@@ -28,11 +29,14 @@ export function latest(task) {
     next = args;
     if (running) return;
     running = true;
-    while (next) {
-      const now = next;
-      next = null;
-      await task(...now);
+    try {
+      while (next) {
+        const now = next;
+        next = null;
+        await task(...now);
+      }
+    } finally {
+      running = false;
     }
-    running = false;
   };
 }
