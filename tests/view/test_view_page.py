@@ -57,7 +57,7 @@ def find(page: Any, text: str) -> None:
 
 def test_sizes_kernels_and_memory(browser: Any, url: str) -> None:
     with shown(browser, url) as page:
-        find(page, "product block 2")
+        find(page, 'product "block 2 of"')
         assert page.locator("#details h3").inner_text() == "linear"
         assert f"block 2 of {BLOCKS}" in page.locator("#details .where").first.inner_text()
         result = page.locator(".shapes tr", has_text="→ out").locator(".value")
@@ -74,7 +74,7 @@ def test_sizes_kernels_and_memory(browser: Any, url: str) -> None:
         page.keyboard.press("Escape")
         page.get_by_label("input0[1] = input1[1], as a number").fill(str(LONGEST))
         page.keyboard.press("Enter")
-        find(page, "product block 2")
+        find(page, 'product "block 2 of"')
         assert page.locator("details.kernel summary").first.inner_text() != grid
 
         facts = page.locator("#memory .facts").inner_text()
@@ -116,7 +116,7 @@ def test_times_and_values(browser: Any, url: str) -> None:
     with shown(browser, url) as page:
         page.get_by_role("button", name="Values", exact=True).click()
         page.locator("#run-note", has_text="All values are finite").wait_for()
-        find(page, "product block 1")
+        find(page, 'product "block 1 of"')
         page.locator(".shapes tr", has_text="→ out").get_by_role("button", name="values").click()
         assert "deviation" in page.locator(".tensor .facts").inner_text()
         assert page.locator(".tensor canvas").count() == 2
@@ -163,5 +163,5 @@ def test_everything_has_a_name(browser: Any, url: str) -> None:
         .filter(e => !(e.labels?.length || e.getAttribute("aria-label") || e.textContent.trim()))
         .map(e => e.outerHTML)"""
     with shown(browser, url) as page:
-        find(page, "product block 1")
+        find(page, 'product "block 1 of"')
         assert page.evaluate(unnamed) == []

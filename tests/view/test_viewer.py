@@ -17,6 +17,7 @@ from pteron.errors import InputError
 from pteron.gpu.recording import RecordingDevice
 from pteron.loading import load
 from pteron.report.inspect import inspect_method, open_file
+from pteron.viewing.model_explorer.explorer_graph import explorer_graph
 from pteron.viewing.scene import KINDS
 from pteron.viewing.viewer import Question, Viewer
 from tests.view.programs import BLOCKS, LONGEST, WIDTH, blocks
@@ -75,6 +76,18 @@ def test_what_was_fused(viewer: Viewer) -> None:
         found += [source["origin"] for source in node["fused_from"]] or [node["origin"]]
     wanted = [ask(viewer, "node", node=i, fused=False)["origin"] for i in range(len(unfused["nodes"]))]
     assert sorted(found) == sorted(wanted)
+
+
+def test_the_graph_for_model_explorer(viewer: Viewer) -> None:
+    scene = viewer.scene(Question.of({}))
+    nodes = {node["id"]: node for node in explorer_graph(scene)["nodes"]}
+    assert len(nodes) == len(scene.graph.nodes) + 3
+    assert sum(len(node["incomingEdges"]) for node in nodes.values()) == len(ask(viewer, "graph")["edges"])
+    for node in nodes.values():
+        for edge in node["incomingEdges"]:
+            sent = nodes[edge["sourceNodeId"]]["outputsMetadata"]
+            assert edge["sourceNodeOutputId"] in [output["id"] for output in sent]
+    assert f"{BLOCKS} equal blocks/block 2 of {BLOCKS}" in {node["namespace"] for node in nodes.values()}
 
 
 # -- sizes -----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ export class Search {
   }
 
   #find() {
-    const words = $("query").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = ($("query").value.toLowerCase().match(/"[^"]+"|[^\s"]+/g) ?? []).map((word) => word.replaceAll('"', ""));
     this.results = words.length ? this.panes().flatMap((pane) => matches(pane, words)).slice(0, MOST) : [];
     this.chosen = 0;
     $("found").replaceChildren(...this.results.map(({ pane, item }, number) => el("li", {
@@ -51,6 +51,7 @@ export class Search {
   }
 }
 
+/** The items that have all words. A number is that of a node, a value or a block; nodes come first. */
 function matches(pane, words) {
   if (!pane.model) return [];
   const { values } = pane.model.graph;
@@ -60,7 +61,10 @@ function matches(pane, words) {
     const groups = pane.model.path(item).map((group) => group.name);
     return `#${item.index} ${item.node.operator} ${item.node.family} ${pane.live.routes[item.index]} ${groups.join(" ")} ${names.join(" ")}`.toLowerCase();
   };
+  const has = (found, word) => (/^\d+$/.test(word) ? new RegExp(`(\\b|v)${word}\\b`).test(found) : found.includes(word));
+  const named = (item) => words.some((word) => item.index === Number(word));
   return [...pane.model.items.values()]
-    .filter((item) => words.every((word) => (/^\d+$/.test(word) ? item.index === Number(word) || new RegExp(`v${word}\\b`).test(text(item)) : text(item).includes(word))))
+    .filter((item) => { const found = text(item); return words.every((word) => has(found, word)); })
+    .sort((a, b) => named(b) - named(a))
     .map((item) => ({ pane, item }));
 }
