@@ -2,9 +2,12 @@
 
 const MOST_READERS = 6; // a value with more readers in one group, such as a mask, is drawn only when selected
 
+let models = 0;
+
 export class GraphModel {
   constructor(graph) {
     this.graph = graph;
+    this.serial = ++models;
     this.root = { id: "root", kind: "group", name: graph.name, parent: null, children: [], depth: 0 };
     this.items = new Map();
     this.groups = graph.groups.map((group, index) => this.#add({ id: `g${index}`, kind: "group", name: group.name, children: [] },

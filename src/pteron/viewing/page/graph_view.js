@@ -47,7 +47,7 @@ export class GraphView {
     const box = this.boxOf(item);
     if (!box) return;
     const { clientWidth: width, clientHeight: height } = this.canvas;
-    const scale = Math.max(this.camera.scale, 0.6);
+    const scale = Math.max(this.camera.scale, 0.5);
     const [x, y] = this.#toScreen(box.x + box.w / 2, box.y + Math.min(box.h, 40) / 2);
     const inside = x > 60 && x < width - 60 && y > 40 && y < height - 40;
     if (!inside || scale !== this.camera.scale) this.#look(box.x + box.w / 2, box.y + Math.min(box.h / 2, height / scale / 3), scale);

@@ -34,7 +34,7 @@ function described(model, group, open, texts) {
   const inside = children.map((child) => child.key ?? "").join("");
   return {
     id: group.id,
-    key: `${group.id}(${inside})`,
+    key: `${model.serial} ${group.id}(${inside})`,
     title: texts(group)[0].length * CHARACTER + 60,
     children,
     edges: group.edges.map(({ from, to }) => [from.id, to.id]),

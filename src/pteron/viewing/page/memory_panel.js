@@ -123,7 +123,7 @@ function drawChart(chart, parts) {
     c.fillRect(box.left, row.top + row.height - live, box.width, live);
     c.strokeStyle = chosen !== undefined && tensor.first <= chosen && chosen <= tensor.last ? palette.glow : palette.muted;
     c.lineWidth = c.strokeStyle === palette.muted ? 0.6 : 1.5;
-    c.globalAlpha = c.strokeStyle === palette.muted ? 0.6 : 1;
+    c.globalAlpha = c.strokeStyle === palette.muted ? 0.4 : 1;
     c.strokeRect(box.left, row.top + row.height - full, box.width, full);
     c.globalAlpha = 1;
     return box;
