@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pteron.errors import InputError
-from pteron.ir.values import Port, Tensor, ValueId
+from pteron.ir.values import Port, SymInt, Tensor, ValueId
 from pteron.measure.profile import profile
 from pteron.method import Method
 from pteron.program import Program
@@ -129,15 +129,15 @@ class DeviceRuns:
             raise InputError(f"there is no input {sorted(unknown)[0]!r}; the inputs are: {names}")
         shapes, integers = scene.input_shapes(sizes), scene.integers(sizes)
         draw = random_arrays(method, seed=0)
-        inputs = []
+        inputs: list[Any] = []
         for port, info in zip(scene.graph.inputs, method.inputs, strict=True):
             if port.name in given:
                 inputs.append(given[port.name])
             elif isinstance(port.value, Tensor):
                 array = draw(info, shapes[port.value.id])
                 inputs.append(self._with_integers(port, array, integers))
-            elif info.is_integer and port.value is not None:
-                inputs.append(integers.get(port.value.id, 0))  # type: ignore[union-attr]
+            elif isinstance(port.value, SymInt):
+                inputs.append(integers.get(port.value.id, 0))
             else:
                 inputs.append(info.fixed)
         return inputs

@@ -13,7 +13,7 @@ from pteron.viewing.model_explorer.explorer_graph import explorer_graph
 from pteron.viewing.scene import Scene
 
 
-class PteronAdapter(Adapter):
+class PteronAdapter(Adapter):  # type: ignore[misc]
     metadata = AdapterMetadata(
         id="pteron",
         name="Pteron",

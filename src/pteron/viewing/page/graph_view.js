@@ -212,7 +212,22 @@ export class GraphView {
       c.lineWidth = this.#isSelected(box) ? 2.5 : 1;
     }
     c.stroke();
+    if (item.kind === "group") this.#contents(box);
     if (camera.scale >= SMALLEST_TEXT) this.#texts(box, ink);
+  }
+
+  /** A bar with the colours of the nodes in a closed group. */
+  #contents(box) {
+    const { context: c } = this;
+    const shares = [...box.item.families];
+    const total = shares.reduce((sum, [, count]) => sum + count, 0) || 1;
+    const width = box.w - 26;
+    let left = box.x + 13;
+    for (const [family, count] of shares) {
+      c.fillStyle = palette[family];
+      c.fillRect(left, box.y + box.h - 9, (width * count) / total, 4);
+      left += (width * count) / total;
+    }
   }
 
   #texts(box, ink) {
@@ -228,7 +243,7 @@ export class GraphView {
     if (below && !slim) {
       c.font = item.kind === "group" ? `11px ${FONT}` : `10.5px ${MONO}`;
       c.globalAlpha = 0.8;
-      c.fillText(below, left, box.y + (item.kind === "group" ? 36 : 33));
+      c.fillText(below, left, box.y + 33);
       c.globalAlpha = 1;
     }
     const badge = this.look.badge(item);

@@ -3,7 +3,7 @@
 const CHARACTER = 7.1; // the width of a letter in a title, about
 const NODE_HEIGHT = 42;
 const SLIM_HEIGHT = 22;
-const GROUP_HEIGHT = 48;
+const GROUP_HEIGHT = 50;
 
 export class Layout {
   #worker = new Worker("/layout_worker.js", { type: "module" });

@@ -78,7 +78,7 @@ function asColumns(group, boxes) {
     column = [];
   };
   for (const box of boxes) {
-    if (column.length && top + box.h / 2 > height / count + HEADER) {
+    if (column.length && top + box.h / 2 > (1.08 * height) / count + HEADER) {
       finish();
       [top, columnWidth] = [HEADER + ROW_GAP, 0];
     }

@@ -121,9 +121,10 @@ function drawChart(chart, parts) {
     c.fillRect(box.left, row.top + row.height - full, box.width, full);
     c.globalAlpha = 1;
     c.fillRect(box.left, row.top + row.height - live, box.width, live);
-    c.strokeStyle = chosen !== undefined && tensor.first <= chosen && chosen <= tensor.last ? palette.glow : palette.muted;
-    c.lineWidth = c.strokeStyle === palette.muted ? 0.6 : 1.5;
-    c.globalAlpha = c.strokeStyle === palette.muted ? 0.4 : 1;
+    const isUsed = chosen !== undefined && tensor.first <= chosen && chosen <= tensor.last;
+    c.strokeStyle = isUsed ? palette.glow : palette.muted;
+    c.lineWidth = isUsed ? 1.5 : 0.7;
+    c.globalAlpha = isUsed ? 1 : 0.6;
     c.strokeRect(box.left, row.top + row.height - full, box.width, full);
     c.globalAlpha = 1;
     return box;
