@@ -74,7 +74,7 @@ function plane(slice, statistics, refresh) {
   c.putImageData(image, 0, 0);
   canvas.style.height = `${Math.max(14, Math.min(240, (340 * rows) / columns))}px`;
   const under = el("p", { class: "note" }, `rows: dimension ${slice.axes[0]}, columns: dimension ${slice.axes[1]}`
-    + (Math.max(...slice.step) > 1 ? `, every ${slice.step.join(" and ")}th element` : ""));
+    + (Math.max(...slice.step) > 1 ? `; shown: one of ${slice.step[0]} rows, one of ${slice.step[1]} columns` : ""));
   const normal = under.textContent;
   canvas.addEventListener("mousemove", (event) => {
     const row = Math.min(rows - 1, Math.floor((event.offsetY / canvas.clientHeight) * rows));
