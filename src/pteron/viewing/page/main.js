@@ -354,9 +354,10 @@ const KEYS = {
 };
 
 document.addEventListener("keydown", (event) => {
-  const typing = event.target.matches("input, select, textarea") || document.querySelector("dialog[open]");
+  const sliding = event.target.matches('input[type="range"]') && /^(Arrow|Page|Home|End)/.test(event.key);
+  const typing = event.target.matches('input:not([type="range"]), select') || document.querySelector("dialog[open]");
   const pressing = event.target.matches("button, summary, [tabindex='0']:not(canvas)") && event.key === "Enter";
-  if (typing || pressing || event.ctrlKey || event.metaKey || event.altKey || !active?.model) return;
+  if (typing || sliding || pressing || event.ctrlKey || event.metaKey || event.altKey || !active?.model) return;
   const act = KEYS[event.key] ?? KEYS[event.key.toLowerCase()];
   if (!act) return;
   event.preventDefault();

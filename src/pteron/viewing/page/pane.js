@@ -109,6 +109,7 @@ export class Pane {
     this.open = new Set(open ? this.model.groups.map((group) => group.id) : []);
     await this.arrange();
     this.view.begin();
+    this.events.status(`All groups are ${open ? "open" : "folded"}`);
   }
 
   async reveal(item) {
