@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pteron.arrays import convert_constant, from_gpu
-from pteron.devices import WgpuDevice, open_device
+from pteron.arrays.numpy_arrays import convert_constant, from_gpu
+from pteron.devices import Device, open_device
 from pteron.errors import InputError
 from pteron.loading import load
 from pteron.measure import tuning
@@ -69,7 +69,7 @@ class Viewer:
         self._wanted = device
         self._stack = ExitStack()
         self._lock = threading.RLock()
-        self._device: WgpuDevice | None = None
+        self._device: Device | None = None
         self._scenes: dict[tuple[int, str, str, bool], Scene] = {}
         self._programs: dict[tuple[int, bool], Program] = {}
         self._runs: dict[tuple[int, str, bool], DeviceRuns] = {}
@@ -202,7 +202,7 @@ class Viewer:
             )
         return self._programs[key]
 
-    def _open_device(self) -> WgpuDevice:
+    def _open_device(self) -> Device:
         with self._lock:
             if self._device is None:
                 self._device = open_device(self._wanted)
