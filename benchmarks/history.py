@@ -24,6 +24,14 @@ PLOT = ROOT / "docs/images/performance.svg"
 
 Times: TypeAlias = dict[str, float]  # by side
 
+# Sides that the page names in another way.
+NAMES = {
+    "pteron": "Pteron",
+    "llama": "llama.cpp, CPU",
+    "llama_vulkan": "llama.cpp, Vulkan",
+    "torch": "torch, CPU",
+}
+
 HEAD = """\
 # Performance over time
 
@@ -83,7 +91,10 @@ def panels(releases: Sequence[Release]) -> Iterator[Panel]:
     """One panel per row: a line for each side, with a point for each release that has it."""
     for row in dict.fromkeys(row for release in releases for row in release.rows):
         sides = dict.fromkeys(side for release in releases for side in release.rows.get(row, {}))
-        series = {side: [release.rows.get(row, {}).get(side) for release in releases] for side in sides}
+        series = {
+            NAMES.get(side, side): [release.rows.get(row, {}).get(side) for release in releases]
+            for side in sides
+        }
         yield Panel(row, [release.version for release in releases], series)
 
 
@@ -92,7 +103,8 @@ def page(releases: Sequence[Release]) -> str:
     for release in reversed(releases):
         sides = list(dict.fromkeys(side for times in release.rows.values() for side in times))
         parts.append(f"\n## {release.version}\n\n{release.date}, {release.adapter}. {release.note}\n\n")
-        parts.append(f"| CPU ms | {' | '.join(sides)} |\n{'|---' * (1 + len(sides))}|\n")
+        names = " | ".join(NAMES.get(side, side) for side in sides)
+        parts.append(f"| CPU ms | {names} |\n{'|---' * (1 + len(sides))}|\n")
         for row, times in release.rows.items():
             cells = [f"{times[side]:,g}" if side in times else "" for side in sides]
             parts.append(f"| {row} | {' | '.join(cells)} |\n")
