@@ -40,11 +40,18 @@ def test_the_kind_of_a_node_leaves_out_sizes_and_vectors() -> None:
     assert kind_of_key("aten.linear.default float32[4, 8] float16[8, 8]") != kind_of_key(LINEAR)
 
 
-@pytest.mark.parametrize("width", [64, 2048, 8192])
+@pytest.mark.parametrize("width", [256, 2048, 8192])
 @pytest.mark.parametrize("batch", [(), (1,)])
 def test_rows_decide_at_every_width(width: int, batch: tuple[int, ...]) -> None:
     routes = [LESSONS.nearest(LINEAR, linear(n, width, batch=batch)) for n in (0, 1, 2, 4, 16, 40, 512)]
     assert routes == ["one", "one", "one", "few", "few", "many", "many"]
+
+
+def test_shapes_that_are_not_similar_teach_nothing() -> None:
+    assert LESSONS.nearest(LINEAR, linear(1024, 2048)) == "many"
+    assert LESSONS.nearest(LINEAR, linear(1025, 2048)) is None
+    assert LESSONS.nearest(LINEAR, linear(1, 255)) is None
+    assert Lessons().nearest(LINEAR, linear(1, 2048)) is None
 
 
 def test_a_measurement_of_the_node_itself_is_better_than_a_lesson() -> None:
@@ -112,8 +119,8 @@ def test_the_command_stores_what_it_learns_for_the_device_of_the_report(path: Pa
     ]  # a single route is no choice
     stored = json.loads(tuning.lessons_path().read_text())
     lessons = Lessons.from_json(stored[tuning.identity_of("A GPU", "Vulkan", "1.2")])
-    assert lessons.nearest(LINEAR, linear(2, 64)) == "other"
-    assert lessons.nearest(LINEAR, linear(64, 64)) == "default"
+    assert lessons.nearest(LINEAR, linear(2, 512)) == "other"
+    assert lessons.nearest(LINEAR, linear(64, 512)) == "default"
     assert "1 choice of 2 changed" in CliRunner().invoke(app, ["tune", "--from-report", str(path)]).stdout
 
 

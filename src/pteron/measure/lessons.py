@@ -2,7 +2,7 @@
 
 A rule changes from one route to another at fixed sizes. A report measures where the change should be on one
 device. A node uses the route that was the fastest at the most similar shapes of the same operator. Shapes are
-similar if the ratios of their sizes are near 1.
+similar if the ratios of their sizes are near 1. Without similar shapes, the order of the rule decides.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any
 
 from pteron.ir.values import Shape
 from pteron.plan.routes import LiveShapes
+
+FAR = 3  # log2 of the largest ratio of two sizes of similar shapes
 
 _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
 
@@ -52,12 +54,13 @@ class Lessons:
         return {lesson.route for lesson in self._by_kind.get(kind_of_key(key), ())}
 
     def nearest(self, key: str, live: LiveShapes) -> str | None:
-        """The route at the most similar shapes; None if there is no lesson about the operator."""
-        lessons = self._by_kind.get(kind_of_key(key))
-        if not lessons:
-            return None
+        """The route at the most similar shapes; None if no shapes are similar."""
         shapes = _compared(live)
-        return min(lessons, key=lambda lesson: _distance(lesson.shapes, shapes)).route
+        found = [
+            (_ratios(lesson.shapes, shapes), lesson) for lesson in self._by_kind.get(kind_of_key(key), ())
+        ]
+        near = [(sum(ratios), lesson.route) for ratios, lesson in found if max(ratios, default=0) <= FAR]
+        return min(near, key=lambda pair: pair[0])[1] if near else None
 
     def as_json(self) -> list[dict[str, Any]]:
         return [
@@ -93,10 +96,10 @@ def _compared(live: LiveShapes) -> tuple[Shape, ...]:
     return (*(shape for shape in live.reads if len(shape) > 1), *live.writes)
 
 
-def _distance(some: tuple[Shape, ...], others: tuple[Shape, ...]) -> float:
-    """The sum of |log2(ratio)| of all sizes. A shape with fewer dimensions gets ones in front."""
-    return sum(
+def _ratios(some: tuple[Shape, ...], others: tuple[Shape, ...]) -> list[float]:
+    """|log2| of the ratio of each two sizes. A shape with fewer dimensions gets ones in front."""
+    return [
         abs(log2(max(one, 1)) - log2(max(other, 1)))
         for mine, theirs in zip(some, others, strict=False)
         for one, other in zip_longest(reversed(mine), reversed(theirs), fillvalue=1)
-    )
+    ]
