@@ -16,10 +16,13 @@ pytest.importorskip("ray")
 
 import ray.data
 
+import pteron.llm
 from pteron.data import FileJob, MapOptions
+from pteron.devices import Device
 from pteron.errors import InputError
 from pteron.ray import Predictor, map_file_on_ray
 from tests.cluster.conftest import COUNT, MODEL, NUMBERS
+from tests.llm import tiny_models
 from tests.support.cli import pteron_cli
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -72,6 +75,22 @@ def test_the_command(source: Path, tmp_path: Path, vectors: Any) -> None:
     pteron_cli("map", MODEL, source, output, "-c", "input0=number", "--ray", "--actors", 2)
     check(output, vectors)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.parquet", "out.parquet"]
+
+
+def test_a_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Device) -> None:
+    """Two actors convert the model and answer. The answers are those of one prompt at a time."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    chat = tiny_models.write_gguf(tmp_path / "chat.gguf", tiny_models.LLAMA)
+    prompts = [f"{'the cat ' * (n % 3)}{n}" for n in range(20)]
+    pyarrow.parquet.write_table(pa.table({"id": range(20), "question": prompts}), tmp_path / "in.parquet")
+    options = ("--prompt-column", "question", "-n", 4, "--ray", "--actors", 2)
+    pteron_cli("map", chat, tmp_path / "in.parquet", tmp_path / "out.parquet", *options)
+    made = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pydict()
+    with pteron.llm.load(chat, device=device) as model:
+        alone = [model.generate(prompt, max_new_tokens=4, temperature=0) for prompt in prompts]
+    assert made["id"] == list(range(20)) and made["question"] == prompts
+    assert made["answer"] == [answer.text for answer in alone]
+    assert made["finish_reason"] == [answer.finish_reason for answer in alone]
 
 
 def test_a_killed_actor_loses_and_doubles_nothing(

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("ray.serve")
 
+import httpx
 import openai
 from ray import serve
 
@@ -41,3 +42,20 @@ def test_two_replicas_answer(url: str) -> None:
     assert len(vectors) == 1 and len(vectors.pop()) == 64
     with pytest.raises(openai.NotFoundError, match="there is no model 'other'"):
         client.embeddings.create(model="other", input="the cat")
+
+
+def test_requests_of_a_session_go_to_one_replica(url: str) -> None:
+    """Each replica counts its requests. Those of a session are counted where its next request goes."""
+
+    def finished(session: str) -> float:
+        metrics = httpx.get(url.replace("/v1", "/metrics"), headers={"x-session-id": session}).text
+        counts = [line for line in metrics.splitlines() if line.startswith("pteron_requests_total{")]
+        return sum(float(line.rpartition(" ")[2]) for line in counts)
+
+    body = {"model": "tiny", "input": "the cat"}
+    for number, session in enumerate("abcde", 1):
+        before = finished(session)
+        for _ in range(number):
+            answer = httpx.post(f"{url}/embeddings", json=body, headers={"x-session-id": session})
+            assert answer.status_code == 200
+        assert finished(session) == before + number

@@ -70,8 +70,8 @@ def read(path: Path) -> dict[str, Any]:
     return pyarrow.parquet.read_table(path).to_pydict()
 
 
-def run(source: Path, output: Path, **options: Any) -> int:
-    job = FileJob(source, output, MapOptions(columns={"input0": "number"}), **options)
+def run(source: Path, output: Path, column: str = "number", **options: Any) -> int:
+    job = FileJob(source, output, MapOptions(columns={"input0": column}), **options)
     mapper = open_mapper(MODEL, job.options)
     try:
         return run_job(job, open_table(source), mapper)
@@ -163,12 +163,27 @@ class TestContinuing:
         self.interrupted(source, output, after=75)
         write(source, NUMBERS[::-1])
         os.utime(source, ns=(1, 1))
-        with pytest.raises(InputError, match="begun with another input, so its parts do not belong"):
+        with pytest.raises(InputError, match="of a run with different input: start again with --restart"):
             run(source, output, part_rows=10)
-        with pytest.raises(InputError, match="another input and part size"):
+        with pytest.raises(InputError, match="different input and part size"):
             run(source, output, part_rows=11)
         run(source, output, part_rows=11, restart=True)
         np.testing.assert_array_equal(read(output)["output0"], vectors[::-1])
+
+    def test_a_mistake_before_the_first_part_can_be_corrected(self, tmp_path: Path, vectors: Any) -> None:
+        source, output = write(tmp_path / "in.jsonl"), tmp_path / "out.parquet"
+        with pytest.raises(InputError, match=r"^there is no column 'nothing'; the columns are id, number"):
+            run(source, output, "nothing", on_error="skip")
+        run(source, output)
+        np.testing.assert_array_equal(read(output)["output0"], vectors)
+
+    def test_an_unknown_kind_of_output_is_refused(self, tmp_path: Path) -> None:
+        source = write(tmp_path / "in.jsonl")
+        with pytest.raises(InputError, match=r"out\.xlsx: \.xlsx files cannot be written"):
+            run(source, tmp_path / "out.xlsx")
+        (tmp_path / "run.2").mkdir()
+        run(source, tmp_path / "run.2")
+        assert list((tmp_path / "run.2").glob("*.parquet"))
 
     def test_a_folder_with_other_files_is_refused(self, tmp_path: Path) -> None:
         write(tmp_path / "in.npy")
@@ -188,6 +203,8 @@ class TestBadRows:
             run(source, tmp_path / "out.parquet", part_rows=10)
         with pytest.raises(RowError, match="row 17: input0"):  # the number counts from the input's start
             run(source, tmp_path / "out.parquet", part_rows=10)
+        assert run(source, tmp_path / "out.parquet", part_rows=10, on_error="skip") == 2  # it continues
+        assert len(read(tmp_path / "out.parquet")["id"]) == COUNT - 2
 
     def test_skip(self, source: Path, tmp_path: Path, vectors: Any) -> None:
         assert run(source, tmp_path / "out.parquet", on_error="skip", part_rows=10) == 2

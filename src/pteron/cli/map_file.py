@@ -110,7 +110,7 @@ def map_file(
     keep: Keep = None,
     part_rows: PartRows = 10_000,
     restart: Restart = False,
-    ray: Annotated[bool, typer.Option("--ray", help="Run on a Ray cluster. OUT is a folder.")] = False,
+    ray: Annotated[bool, typer.Option("--ray", help="Run on a Ray cluster. It is not resumable.")] = False,
     actors: Annotated[int, typer.Option("--actors", min=1, help="Processes with a model, with --ray.")] = 1,
     address: Annotated[
         str | None, typer.Option("--address", help="Of the Ray cluster. Default: this machine alone.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -38,10 +38,18 @@ class FileJob:
     part_rows: int = PART_ROWS
     restart: bool = False
 
+    def __post_init__(self) -> None:
+        suffix = self.output.suffix.lower()
+        if suffix and suffix not in SUFFIXES and not self.output.is_dir():
+            raise InputError(
+                f"{self.output}: {suffix} files cannot be written: expected {', '.join(SUFFIXES)}, or a "
+                "folder, whose name has no dot unless it exists"
+            )
+
     @property
     def is_folder(self) -> bool:
         """Whether the output is a folder of parts, which are not joined."""
-        return self.output.suffix not in SUFFIXES
+        return self.output.suffix.lower() not in SUFFIXES
 
     @property
     def parts(self) -> Path:
@@ -65,7 +73,8 @@ def run_job(
         "options": options_digest(job.options),
         "columns": list(_kept(job, reader)),
         "part size": job.part_rows,
-        "--on-error": job.on_error,
+        # A run that failed at a bad row may continue without it: its parts are the same.
+        "--on-error": "column" if job.on_error == "column" else "no column",
     }
     number = folder.begin(manifest, job.restart)
     bad = 0
@@ -83,14 +92,14 @@ def run_job(
 def _kept(job: FileJob, reader: TableReader) -> tuple[str, ...]:
     if job.keep is not None:
         return job.keep
-    return () if job.output.suffix in (".npy", ".npz") else reader.kept
+    return () if job.output.suffix.lower() in (".npy", ".npz") else reader.kept
 
 
 def _finished(
     job: FileJob, reader: TableReader, mapper: RowMapper, start: int, progress: Callable[[int, int], None]
 ) -> Iterator[tuple[pa.Table, list[Any]]]:
     """The kept columns and the results of each part."""
-    kept = KeptRows(_kept(job, reader))
+    kept = KeptRows(_kept(job, reader), job.options.named_columns)
     results: list[Any] = []
     progress(start, start)
     for done, result in enumerate(mapper.map(kept.watch(reader.batches(start))), start + 1):
@@ -110,16 +119,19 @@ def _finished(
 class KeptRows:
     """The columns to keep, of rows that have been read and whose results are still to come."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], read: Sequence[str]) -> None:
+        """names: the columns to keep. read: the columns that the model reads, which must be there too."""
         self._names = list(names)
+        self._read = list(read)
         self._batches: deque[pa.RecordBatch] = deque()
 
     def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Mapping[str, Any]]:
         """The rows of batches, whose columns are kept on the way."""
         for batch in batches:
-            missing = [name for name in self._names if name not in batch.schema.names]
+            there = batch.schema.names
+            missing = [name for name in (*self._read, *self._names) if name not in there]
             if missing:
-                raise InputError(f"there is no column {missing[0]!r}; the columns are {batch.schema.names}")
+                raise InputError(f"there is no column {missing[0]!r}; the columns are {', '.join(there)}")
             if self._names:
                 self._batches.append(batch.select(self._names))
             yield from rows_of(pa.Table.from_batches([batch]))

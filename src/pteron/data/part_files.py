@@ -51,9 +51,9 @@ class PartFolder:
         stored = self.path / MANIFEST
         if restart and stored.exists():
             shutil.rmtree(self.path)
-        if not stored.exists():
-            if self.path.exists() and any(self.path.iterdir()):
-                raise InputError(f"{self.path} is not empty and has no {MANIFEST}: choose another output")
+        if not stored.exists() and self.path.exists() and any(self.path.iterdir()):
+            raise InputError(f"{self.path} is not empty and has no {MANIFEST}: choose another output")
+        if not self.parts():  # there is nothing to continue
             self.path.mkdir(parents=True, exist_ok=True)
             with replacing(stored) as temporary:
                 temporary.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
@@ -62,8 +62,8 @@ class PartFolder:
         changed = [key for key in manifest if before.get(key) != manifest[key]]
         if changed:
             raise InputError(
-                f"{self.path} was begun with another {' and '.join(changed)}, so its parts do not belong to "
-                "this run: start again with --restart, or choose another output"
+                f"the parts in {self.path} are of a run with different {' and '.join(changed)}: start again "
+                "with --restart, or choose another output"
             )
         return len(self.parts())
 
@@ -97,7 +97,7 @@ def join(parts: Sequence[Path], output: Path) -> None:
         ".npz": _join_npz,
     }
     with replacing(output) as temporary:
-        write[output.suffix](parts, temporary)
+        write[output.suffix.lower()](parts, temporary)
 
 
 def _join_parquet(parts: Sequence[Path], output: Path) -> None:

@@ -61,6 +61,12 @@ class MapOptions:
     generation: Mapping[str, Any] = field(default_factory=dict)
     tokenizer: str | None = None
 
+    @property
+    def named_columns(self) -> list[str]:
+        """The columns that rows must have."""
+        names = [*(self.columns or {}).values(), self.text, self.image, self.prompt]
+        return [name for name in names if name is not None]
+
     def __post_init__(self) -> None:
         given = [name for name in ("text", "image", "prompt") if getattr(self, name)]
         if len(given) > 1:

@@ -42,12 +42,22 @@ def windows(rows: Iterable[T], count: int, nbytes: int = 64 << 20) -> Iterator[l
         yield held
 
 
-def batches(window: Sequence[T], size: int) -> Iterator[list[T]]:
-    """The rows of a window in batches of at most `size`: each of one kind, and of similar length."""
+def batches(window: Sequence[T], size: int, padding: int | None = None) -> Iterator[list[T]]:
+    """The rows of a window in batches of at most `size`: each of one kind, and of similar length.
+
+    padding: the most elements of padding in a batch. A batch ends before a row that would need more.
+    """
     kinds: dict[Hashable, list[T]] = {}
     for row in window:
         kinds.setdefault(row.kind, []).append(row)
     for rows in kinds.values():
-        rows.sort(key=lambda row: row.length)  # stable: rows of one length stay in order
-        for start in range(0, len(rows), size):
-            yield rows[start : start + size]
+        batch: list[T] = []
+        total = 0  # of the lengths in the batch
+        for row in sorted(rows, key=lambda row: row.length):  # stable: rows of one length stay in order
+            is_far = padding is not None and row.length * len(batch) - total > padding
+            if len(batch) == size or is_far:
+                yield batch
+                batch, total = [], 0
+            batch.append(row)
+            total += row.length
+        yield batch

@@ -59,6 +59,11 @@ class RowInputs:
         """Whether rows may have different shapes."""
         return self._mask is not None or any(d > 0 for info in self.given for d in info.dynamic_dims)
 
+    @property
+    def padding_is_avoidable(self) -> bool:
+        """Whether a call with fewer or shorter rows costs less."""
+        return self._mask is not None and 1 in self._mask.dynamic_dims and not self.is_static
+
     def _is_padded(self, info: IOInfo) -> bool:
         return (
             self._mask is not None

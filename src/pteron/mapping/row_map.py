@@ -18,6 +18,7 @@ OnError: TypeAlias = Literal["raise", "return"]
 
 LOOK_AHEAD = 16  # batches in a window, if rows have different shapes: enough to find rows that fit together
 LEAST_ROWS = 1024  # of such a window
+MOST_PADDING = 64  # elements in a batch: more of them cost more than another call
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,8 @@ def _batches(
         good = [item for item in group if isinstance(item, Item)]
         if good:
             assert reader.inputs is not None
-            for gathered in batches(good, _size(reader.inputs, batch)):
+            padding = MOST_PADDING if reader.inputs.padding_is_avoidable else None
+            for gathered in batches(good, _size(reader.inputs, batch), padding):
                 yield RowBatch(gathered, reader.inputs)
 
 

@@ -17,6 +17,7 @@ import ray.data
 from pteron.data.job import FileJob
 from pteron.data.part_files import PartFolder
 from pteron.data.readers import open_table
+from pteron.data.row_mappers import PROMPTS
 from pteron.data.table_predictor import TablePredictor
 from pteron.errors import InputError
 
@@ -30,12 +31,13 @@ def map_file_on_ray(
     actors: int = 1,
     address: str | None = None,
     predictor: type[TablePredictor] = TablePredictor,
-    batch_rows: int = BATCH,
+    batch_rows: int | None = None,
 ) -> None:
     """Run a job on a Ray cluster. The paths must be the same on all its machines.
 
     An actor that dies is started again, and its rows are run again. If the output is a folder, all machines
     write to it, in any order. If it is a file, this process writes it, in the order of the rows.
+    batch_rows: the rows that an actor gets at once. Default: 1024, or 64 prompts of a language model.
     """
     parts = job.parts
     if parts.exists() and job.restart:
@@ -53,7 +55,7 @@ def map_file_on_ray(
             fn_constructor_args=(str(Path(model).absolute()),),
             fn_constructor_kwargs=options,
             batch_format="pyarrow",
-            batch_size=batch_rows,
+            batch_size=batch_rows or (PROMPTS if job.options.prompt else BATCH),
             compute=ray.data.ActorPoolStrategy(size=actors),
             # An actor works on a GPU. If it reserved a CPU, readers and writers might find none.
             num_cpus=0,

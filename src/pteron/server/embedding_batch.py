@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -69,8 +70,10 @@ class EmbeddingBatch:
     batch.
     """
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: Embedder, on_step: Callable[[int, float], None] | None = None) -> None:
+        """on_step: called after each step, with the number of its tokens and the seconds that it took."""
         self._embedder = embedder
+        self._on_step = on_step or (lambda tokens, seconds: None)
         self._most = max(embedder.batch, LEAST_TEXTS)
         self._tasks: deque[Embedding] = deque()
 
@@ -98,6 +101,9 @@ class EmbeddingBatch:
         bucket = tasks[0].bucket
         for task in tasks:
             chosen += task.take(bucket, self._most - len(chosen))
-        vectors = self._embedder.vectors([task.row(number) for task, number in chosen])
+        rows = [task.row(number) for task, number in chosen]
+        begin = time.perf_counter()
+        vectors = self._embedder.vectors(rows)
+        self._on_step(sum(map(len, rows)), time.perf_counter() - begin)
         for (task, number), vector in zip(chosen, vectors, strict=True):
             task.vectors[number] = vector

@@ -126,7 +126,7 @@ class Scheduler:
             sessions = _that_fit(sessions, model.decoder, kv_memory)
         else:
             # A text needs no memory of its own, so no request has to wait for another to end.
-            driver, kv_nbytes = EmbeddingBatch(model), 0
+            driver, kv_nbytes = EmbeddingBatch(model, meter.step), 0
             sessions, queue = sessions + queue, 0
         scheduler = cls(driver, sessions, queue, model.reload, meter)
         meter.watch(lambda: scheduler.active, lambda: scheduler.waiting, kv_nbytes, sessions)
