@@ -31,6 +31,7 @@ from tests.support.memory import Made
 def check(path: Path, wanted: Any, device: Device, texts: list[str] = TEXTS) -> None:
     """Texts of different lengths, alone and in padded batches, with poison beyond the live elements."""
     with pteron.llm.load_embedder(path, device=device) as embedder:
+        embedder.embed([texts[2], texts[3], *texts[:2]])  # two calls in flight have two staging buffers
         made = Made(embedder.method)
         for numbers in ([3], [0, 4, 1], [2], [5, 3, 2, 0, 1, 4], [1], [2, 3], [3]):
             poison(embedder.method)
