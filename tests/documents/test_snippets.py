@@ -26,7 +26,7 @@ def run(document: str, names: dict[str, Any], address: str = ADDRESS) -> None:
         exec(compile(text, document, "exec"), names)
 
 
-@pytest.mark.parametrize("page", ["dynamic-shapes", "start/executorch", "start/local-llm", "view"])
+@pytest.mark.parametrize("page", ["dynamic-shapes", "start/executorch", "start/local-llm"])
 def test_a_page_on_its_own(page: str, folder: Path) -> None:
     run(f"docs/{page}.md", {})
 
@@ -63,4 +63,5 @@ def test_the_readme(folder: Path) -> None:
     rows = [{"features": row} for row in np.zeros((3, 5, 64), np.float32)]
     names = {"torch": torch, "model": model, "x": x, "rows": rows}
     run("README.md", names)
+    run("docs/view.md", {})
     run("docs/verify.md", {**names, "module": model})
