@@ -77,7 +77,12 @@ class Batch:
         return outcomes
 
     def _may_begin(self, stream: Stream) -> bool:
-        """Not while another stream reads the same beginning: once that is read, it is copied."""
+        """Not while its KV state has no room: then it waits for the end of a stream. And not while another
+        stream reads the same beginning: once that is read, it is copied.
+        """
+        has_state = stream.session is not None and stream.session.has_state
+        if self._runs and not has_state and not self._model.sessions.has_room(self._model.decoder):
+            return False
         if stream.session is not None:  # its KV state is its own
             return True
         beginning = stream.prompt[:-1]  # the last token is run in any case: it gives the logits

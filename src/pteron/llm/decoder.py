@@ -73,6 +73,11 @@ class Decoder:
         return self.method.new_state()
 
     @property
+    def free_states(self) -> int | None:
+        """How many more conversations can have KV caches. None: as many as there is memory for."""
+        return self._many.free_states if self._many else None
+
+    @property
     def kv_nbytes(self) -> int:
         """The size of the KV caches of one conversation, on the GPU."""
         return self.method.state_nbytes

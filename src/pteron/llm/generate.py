@@ -22,6 +22,7 @@ from pteron.llm.logprobs import TokenLogprob, token_logprob
 from pteron.llm.options import AnswerOptions
 from pteron.llm.sampling import Sampler, Sampling
 from pteron.llm.session import Session
+from pteron.llm.session_pool import WaitCancelled
 from pteron.llm.stats import FinishReason, Stats
 from pteron.llm.tokenizer import TextStream
 from pteron.llm.tools import CallDelta, CallReader, ToolCall, complete_calls
@@ -228,10 +229,17 @@ class Answer:
     ) -> Generator[Piece | Run, Logits | None, None]:
         """Runs of the prompt, then a piece and a run for each token. The last piece has a reason."""
         self._clock.start()
-        source = (
-            nullcontext(session) if session else self._model.sessions.borrow(self._model, self._window.tokens)
-        )
-        with source as taken, taken.turn(stream):
+        try:
+            yield from self._steps(session, stream)
+        except WaitCancelled:
+            yield Piece("", None, "cancelled", self.stats)
+
+    def _steps(
+        self, session: Session | None, stream: weakref.ref[Stream]
+    ) -> Generator[Piece | Run, Logits | None, None]:
+        sessions, prompt = self._model.sessions, self._window.tokens
+        source = nullcontext(session) if session else sessions.borrow(self._model, prompt, self.cancelled)
+        with source as taken, taken.turn(stream, self.cancelled):
             self._cached = taken.common_prefix(self._window.tokens)
             logits = yield from self._read(taken, self._window.tokens)
             while logits is not None:

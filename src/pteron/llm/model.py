@@ -23,7 +23,8 @@ from pteron.llm.generate import Generation, Piece, Prompt, Prompts, Stream, coll
 from pteron.llm.grammar import Grammars, Source
 from pteron.llm.options import AnswerOptions, Options, split
 from pteron.llm.sampling import Sampling
-from pteron.llm.session import Session, SessionPool
+from pteron.llm.session import Session
+from pteron.llm.session_pool import SessionPool
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker, special_tokens
 from pteron.llm.tools import TemplateTurns, ToolError, ToolUse, family_of
 from pteron.loading import load as load_program

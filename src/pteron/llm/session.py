@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 import numpy as np
 
 from pteron.errors import PteronError
-from pteron.gpu.state import State
 from pteron.llm.decoder import Decoder, Segment
 from pteron.llm.options import Options
 from pteron.llm.session_file import SavedSession, read_session, write_session
@@ -28,7 +28,8 @@ class Session:
     """One conversation. `LanguageModel.session` makes it.
 
     Pass the whole conversation each time. Only the part after the common beginning is computed: the rest is
-    in the KV state. A new turn ends an earlier one that is not finished.
+    in the KV state. A new turn ends an earlier one that is not finished. Between two turns, another session
+    may need the KV state: then its contents are kept on the host.
 
     Attributes:
         tokens: The tokens in the KV state.
@@ -39,10 +40,14 @@ class Session:
         self._model = model
         self._decoder: Decoder = model.decoder
         self._state = model.sessions.new_state(model.decoder)
+        self._parked: list[bytes] | None = None  # the contents of a KV state that was given away
         self._turn: weakref.ref[Stream] | None = None
         self._lock = threading.RLock()
+        self.thread: int | None = None  # the thread that is answering
+        self.last_used = time.monotonic()
         self.tokens: list[int] = []
         self.messages: list[dict[str, Any]] = []
+        model.sessions.add(self)
 
     def stream(self, prompt: Prompt, *, allow_special: bool = False, **options: Unpack[Options]) -> Stream:
         """Stream the answer to the whole conversation. See `LanguageModel.stream`."""
@@ -67,6 +72,7 @@ class Session:
         """
         with self._lock:
             self._end_turn()
+            self._unpark()
             tokens = list(self.tokens) if self._decoder.method.owns(self._state) else []
             blocks = self._state.read(self._decoder.positions(len(tokens)))
             write_session(path, SavedSession(self._model.identity, tokens, self.messages, blocks))
@@ -89,7 +95,9 @@ class Session:
     def close(self) -> None:
         """Free the KV state."""
         self.reset()
+        self._parked = None
         self._state.close()
+        self._model.sessions.tell()
 
     def __reduce__(self) -> Any:
         raise TypeError("a session belongs to one GPU and cannot be pickled: make a new one from the model")
@@ -97,19 +105,54 @@ class Session:
     # -- for generation ---------------------------------------------------------------------------
 
     @contextmanager
-    def turn(self, stream: weakref.ref[Stream]) -> Iterator[None]:
-        """Exclusive use of the session for one turn."""
+    def turn(self, stream: weakref.ref[Stream], cancelled: threading.Event) -> Iterator[None]:
+        """Exclusive use of the session for one turn. It may wait for a KV state, until it is cancelled."""
         with self._lock:
             self._end_turn()
-            self._turn = stream
-            if not self._decoder.method.owns(self._state):  # the state was lost with its device
-                self._state = self._model.sessions.new_state(self._decoder)
-                self.tokens.clear()
+            self._turn, self.thread = stream, threading.get_ident()
         try:
+            with self._lock:
+                if not self._decoder.method.owns(self._state):  # the state was lost with its device
+                    self._state = self._model.sessions.new_state(self._decoder, cancelled)
+                    self._parked = None
+                    self.tokens.clear()
+                self._unpark(cancelled)
             yield
         finally:
             if self._turn is stream:
-                self._turn = None
+                self._turn = self.thread = None
+                self.last_used = time.monotonic()
+                self._model.sessions.tell()
+
+    @property
+    def has_state(self) -> bool:
+        return not self._state.closed and self._decoder.method.owns(self._state)
+
+    @property
+    def can_park(self) -> bool:
+        return self.thread is None and self.has_state
+
+    def park(self) -> bool:
+        """Give up the KV state until the next turn. Its contents are kept. False if it is in use."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if not self.can_park:
+                return False
+            self._parked = self._state.read(self._decoder.positions(len(self.tokens)))
+            self._state.close()
+            return True
+        finally:
+            self._lock.release()
+
+    def _unpark(self, cancelled: threading.Event | None = None) -> None:
+        """Get a KV state again, if this one was given up."""
+        if self._parked is None:
+            return
+        state = self._model.sessions.new_state(self._decoder, cancelled)
+        if self.tokens:
+            state.write(self._parked, self._decoder.positions(len(self.tokens)))
+        self._state, self._parked = state, None
 
     def _end_turn(self) -> None:
         earlier = None if self._turn is None else self._turn()
@@ -131,10 +174,9 @@ class Session:
 
         The other session may be in use: whoever changes its KV state needs the device's lock, too.
         """
-        owns = self._decoder.method.owns
         with self._decoder.program.device.lock:
             known, more = self.common_prefix(prompt), other.common_prefix(prompt)
-            if more > known and owns(self._state) and owns(other._state):
+            if more > known and self.has_state and other.has_state:
                 self.rewind(known)
                 self._state.copy_from(other._state, self._decoder.positions(more))
                 self.tokens.extend(prompt[known:more])
@@ -164,69 +206,3 @@ def common_length(a: Sequence[int], b: Sequence[int]) -> int:
     if a[:most] == b[:most]:  # fast
         return most
     return next((place for place in range(most) if a[place] != b[place]), most)
-
-
-class SessionPool:
-    """Sessions for requests without one. What another session knows of a prompt is not computed again."""
-
-    def __init__(self) -> None:
-        self._idle: list[Session] = []
-        self._busy: list[Session] = []
-        self._lock = threading.RLock()
-
-    def __len__(self) -> int:
-        """The number of idle sessions."""
-        return len(self._idle)
-
-    @contextmanager
-    def borrow(self, model: LanguageModel, prompt: Sequence[int]) -> Iterator[Session]:
-        session = self._take(model, prompt)
-        try:
-            yield session
-        finally:
-            with self._lock:
-                self._busy.remove(session)
-                self._idle.append(session)
-
-    def new_state(self, decoder: Decoder) -> State:
-        """KV caches for a session. If there is no room, idle sessions are closed, the oldest first."""
-        while True:
-            try:
-                return decoder.new_state()
-            except PteronError:
-                with self._lock:
-                    if not self._idle:
-                        raise
-                    self._idle.pop(0).close()
-
-    def known(self, prompt: Sequence[int]) -> int:
-        """How many first tokens of a prompt are in a KV state."""
-        with self._lock:
-            return max((s.common_prefix(prompt) for s in (*self._idle, *self._busy)), default=0)
-
-    def _take(self, model: LanguageModel, prompt: Sequence[int]) -> Session:
-        """The idle session that knows the most, if most of what it knows is of use. Else the oldest one:
-        then the session that knows the most keeps its conversation, and the beginning is copied.
-        """
-
-        def knows(session: Session) -> int:
-            return session.common_prefix(prompt)
-
-        with self._lock:
-            best = max((*self._idle, *self._busy), key=knows, default=None)
-            if best in self._idle and 2 * knows(best) >= len(best.tokens):
-                session = best
-            else:
-                session = self._idle[0] if self._idle else Session(model)
-            if session in self._idle:
-                self._idle.remove(session)
-            self._busy.append(session)
-        if best is not None and best is not session:
-            session.adopt(best, prompt)
-        return session
-
-    def close(self) -> None:
-        with self._lock:
-            for session in self._idle:
-                session.close()
-            self._idle.clear()

@@ -167,6 +167,7 @@ class AffineWeights:
         below = dict(zip(widths, itertools.accumulate(widths, initial=0), strict=False))
         return {
             "BYTES": 8 in widths,
+            "PLANES": 8 not in widths,
             "NIBBLES": 4 in widths,
             "PAIRS": 2 in widths,
             "SINGLES": 1 in widths,

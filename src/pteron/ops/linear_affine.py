@@ -26,7 +26,6 @@ from pteron.ops.products import (
     GEMV,
     LARGE_TILE,
     SMALL_TILE,
-    SUBGROUP_FEW_ROWS,
     SUBGROUP_FOUR_ROWS,
     SUBGROUP_GEMM,
     SUBGROUP_GEMV,
@@ -86,15 +85,14 @@ def product_affine(
     def offer(kind: KernelKind, kernel: str, height: int, width: int) -> Offer:
         """A kernel whose workgroups compute `height` rows and `width` columns."""
         grid = extent.workgroups(height, width)
-        dispatch = shared.dispatch(kernel, grid, ROWS=height, SIXTEEN=height == 16, ELEMENT="f32")
+        dispatch = shared.dispatch(kernel, grid, ROWS=height, ELEMENT="f32")
         return Offer(kind, dispatch)
 
     offers = [
         offer(SUBGROUP_GEMV, "linear_affine_few", 1, SUBGROUP_COLUMNS),
         offer(SUBGROUP_TWO_ROWS, "linear_affine_few", 2, SUBGROUP_COLUMNS),
         offer(SUBGROUP_FOUR_ROWS, "linear_affine_few", 4, SUBGROUP_COLUMNS),
-        offer(SUBGROUP_FEW_ROWS, "linear_affine_subgroup", 8, SUBGROUP_COLUMNS),
-        offer(SUBGROUP_GEMM, "linear_affine_subgroup", 16, SUBGROUP_COLUMNS),
+        offer(SUBGROUP_GEMM, "linear_affine_subgroup", 8, SUBGROUP_COLUMNS),
         offer(GEMV, "linear_affine", 1, WORKGROUP),
         offer(LARGE_TILE, "linear_affine_tile", 64, 64),
         offer(SMALL_TILE, "linear_affine_tile", 32, 32),
@@ -108,7 +106,8 @@ def product_affine(
 
 def has_whole_groups(weight: AffineWeights) -> bool:
     """Whether rows are whole words and whole groups, which all kernels but `linear_affine_any` need."""
-    return weight.row_bytes % 4 == 0 and weight.group % 8 == 0 and weight.depth % weight.group == 0
+    word = 8 if weight.bits == 8 else 4  # bytes that a kernel loads at once
+    return weight.row_bytes % word == 0 and weight.group % 8 == 0 and weight.depth % weight.group == 0
 
 
 def suits_teams(weight: AffineWeights) -> bool:

@@ -4,7 +4,6 @@
 // scale * (sum of x * code) + start * (sum of x). Needs subgroups of at least eight lanes.
 //#trusted
 @group(0) @binding(0) var<storage, read> x: array<f32>;        // [rows, depth]
-@group(0) @binding(1) var<storage, read> weights: array<u32>;  // [columns, row_bytes / 4]
 //#include affine_operands
 //#include affine_columns
 //#include finish_columns
@@ -55,18 +54,22 @@ fn main(
     // Rows and columns past the end repeat the last one, because all lanes must exchange values. They are not
     // stored.
     let c = min(vec4<u32>(column) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.columns - 1u));
-    let at = c * (p.row_bytes / 4u);
     var eight = 0u;
     var sums = array<vec4<f32>, ROWS>();
     for (var g = 0u; g < p.depth / p.group; g++) {
         var parts = array<vec4<f32>, ROWS>();
         var totals = array<f32, ROWS>();
         for (var i = 0u; i < p.group / 8u; i++) {
-            let steps = steps_of(words_of(at, eight));
+            // All loads before the first product, as in linear_affine_subgroup.
+            let words = words_of(c, eight);
+            var mine = array<f32, ROWS>();
 //#each r ROWS
-            let mine = x[min(r, p.rows - 1u) * p.depth + 8u * eight + (member & 7u)];
-            parts[r] = add_eight(mine, steps, parts[r]);
-            totals[r] += mine;
+            mine[r] = x[min(r, p.rows - 1u) * p.depth + 8u * eight + (member & 7u)];
+            totals[r] += mine[r];
+//#end r
+            let steps = steps_of(words);
+//#each r ROWS
+            parts[r] = add_eight(mine[r], steps, parts[r]);
 //#end r
             eight++;
         }
@@ -75,5 +78,6 @@ fn main(
         sums[r] += parts[r] * line.scale + sum_of_eight(totals[r]) * line.start;
 //#end r
     }
-    for (var r = 0u; r < min(ROWS, p.rows); r++) { finish_columns(r, column, sums[r]); }
+    var results = sums;
+    for (var r = 0u; r < min(ROWS, p.rows); r++) { finish_columns(r, column, results[r]); }
 }

@@ -1,15 +1,28 @@
-// The codes of four columns, by steps in depth. affine_quads describes their layout.
+// The codes of four columns, by steps in depth. affine_quads describes their layout. Eight codes are two words of
+// BYTES, which are loaded together, or a part of a word of each of the PLANES.
+//#if BYTES
+@group(0) @binding(1) var<storage, read> weights: array<vec2<u32>>;  // [columns, row_bytes / 8]
+//#end
+//#if PLANES
+@group(0) @binding(1) var<storage, read> weights: array<u32>;  // [columns, row_bytes / 4]
+//#end
 
 // The words of eight steps. The words of missing planes are 0.
 struct Words { bytes: vec4<u32>, more_bytes: vec4<u32>, nibbles: vec4<u32>, pairs: vec4<u32>, singles: vec4<u32> }
 
-// `row` is the first word of each column.
-fn words_of(row: vec4<u32>, eight: u32) -> Words {
+fn words_of(columns: vec4<u32>, eight: u32) -> Words {
     var words: Words;
-    var at = row;
 //#if BYTES
-    words.bytes = words_at(at + vec4<u32>(2u * eight));
-    words.more_bytes = words_at(at + vec4<u32>(2u * eight + 1u));
+    let at = columns * (p.row_bytes / 8u) + vec4<u32>(eight);
+    let a = weights[at.x];
+    let b = weights[at.y];
+    let c = weights[at.z];
+    let d = weights[at.w];
+    words.bytes = vec4<u32>(a.x, b.x, c.x, d.x);
+    words.more_bytes = vec4<u32>(a.y, b.y, c.y, d.y);
+//#end
+//#if PLANES
+    var at = columns * (p.row_bytes / 4u);
 //#end
 //#if NIBBLES
     words.nibbles = words_at(at + vec4<u32>(eight));
@@ -25,9 +38,11 @@ fn words_of(row: vec4<u32>, eight: u32) -> Words {
     return words;
 }
 
+//#if PLANES
 fn words_at(at: vec4<u32>) -> vec4<u32> {
     return vec4<u32>(weights[at.x], weights[at.y], weights[at.z], weights[at.w]);
 }
+//#end
 
 // The codes of step i of eight.
 fn step_of(words: Words, i: u32) -> vec4<f32> {
