@@ -1,9 +1,9 @@
-"""Several conversations decode at once: tokens per CPU-second of Pteron and of llama.cpp, from the same GGUF file.
+"""Several conversations decode at once: tokens per CPU-second of Pteron and of llama.cpp, from one GGUF file.
 
     python -m benchmarks.batched [--counts 1,2,4,8] [--tokens 16] [--repetitions 3] [model.gguf]
 
-llama.cpp runs through node-llama-cpp: on the GPU with Vulkan, and on one thread of the CPU. All sequences are in
-one batch. CPU time is that of the process in all threads, so on a software adapter it is the work of the kernels.
+llama.cpp runs through node-llama-cpp: on the GPU with Vulkan, and on one thread of the CPU. All sequences are
+in one batch. CPU time is that of the process in all threads, so on a software adapter it is the kernels' work.
 """
 
 from __future__ import annotations

@@ -22,9 +22,10 @@ while read -r package; do
         missing=1
     fi
 done <$pins
-# llama.cpp on Vulkan. Its packages have install scripts, which would download and build: they do not run.
+# llama.cpp on Vulkan and on the CPU. Its packages have install scripts, which would download and build: they do not run.
 if ! npm install --silent --prefix $venv/node --ignore-scripts --omit=optional --no-audit --no-fund \
-    node-llama-cpp@3.22.1 @node-llama-cpp/linux-x64-vulkan@3.22.1 2>/dev/null; then
+    node-llama-cpp@3.22.1 @node-llama-cpp/linux-x64@3.22.1 @node-llama-cpp/linux-x64-vulkan@3.22.1 \
+    2>/dev/null; then
     say "node-llama-cpp cannot be installed here"
     missing=1
 fi

@@ -58,6 +58,7 @@ def read_vocabulary(file: GgufFile) -> Vocabulary:
         padding=_token(file, "padding", tokens),
         add_bos=add_bos and bos is not None,
         chat_template=file.get("tokenizer.chat_template", str, "") or None,
+        tool_template=file.get("tokenizer.chat_template.tool_use", str, "") or None,
         tokenizer=tokenizer,
     )
 
