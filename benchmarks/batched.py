@@ -3,7 +3,7 @@
     python -m benchmarks.batched [--counts 1,2,4,8] [--tokens 16] [--repetitions 3] [model.gguf]
 
 llama.cpp runs through node-llama-cpp: on the GPU with Vulkan, and on one thread of the CPU. All sequences are
-in one batch. CPU time is that of the process in all threads, so on a software adapter it is the kernels' work.
+in one batch. CPU time is that of the process in all threads, so a software adapter's kernels count.
 """
 
 from __future__ import annotations

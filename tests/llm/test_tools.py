@@ -23,6 +23,7 @@ from tests.llm.tool_models import (
     QUESTION,
     TEMPLATES,
     TOOLS,
+    WEATHER,
     answering,
     make_tool_model,
 )
@@ -283,3 +284,16 @@ def test_random_weights_write_valid_calls(random_model: LanguageModel, seed: int
     assert (made.text, made.finish_reason) == ("", "tool_calls")
     free = random_model.generate(QUESTION, tool_choice="required", parallel_tool_calls=False, **options)
     assert [call.name for call in free.tool_calls] in (["weather"], ["clock"])
+
+
+def test_a_file_may_have_a_template_for_tools(once: Any, device: Device) -> None:
+    folder: Path = once("tool-model", make_tool_model)
+    with pteron.llm.load(folder / "model.gguf", device=device) as model:
+        assert model.tool_family.name == "hermes"
+        plain, with_tools = (
+            model.tokenizer.decode(model.encode(QUESTION, tools=tools), skip_special_tokens=False)
+            for tools in ((), [WEATHER])
+        )
+    assert "<tools>" not in plain
+    assert "<tools>" in with_tools
+    assert "weather" in with_tools

@@ -115,6 +115,7 @@ def write_gguf(
     tensors: Mapping[str, Any] | None = None,
     *,
     architecture: str | None = None,
+    tool_template: str | None = None,
 ) -> Path:
     """A file of arrays, or of pairs of stored blocks and their type."""
     name = architecture or tiny.architecture
@@ -138,7 +139,8 @@ def write_gguf(
     out.add_bos_token_id(1)
     out.add_eos_token_id(2)
     out.add_add_bos_token(False)
-    out.add_chat_template(TEMPLATE)
+    templates = {"default": TEMPLATE} | ({"tool_use": tool_template} if tool_template else {})
+    out.add_chat_template([{"name": name, "template": text} for name, text in templates.items()])
     for key, value in (weights(tiny) if tensors is None else tensors).items():
         data, kind = value if isinstance(value, tuple) else (value, None)
         out.add_tensor(key, data, raw_dtype=kind)

@@ -124,8 +124,8 @@ def answering(
 
 
 def make_tool_model(folder: Path) -> None:
-    """Random weights with a context for prompts that describe tools."""
-    write_gguf(folder / "model.gguf", replace(LLAMA, layers=1, context=1024))
+    """Random weights with a context for prompts that describe tools, and a template for such prompts."""
+    write_gguf(folder / "model.gguf", replace(LLAMA, layers=1, context=1024), tool_template=HERMES)
 
 
 def arguments_of(text: str) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from pteron.program import Program
 from pteron.segments.graph import Batching
 
 TOKENIZER, TEMPLATE, DESCRIPTION = "pteron.tokenizer.json", "pteron.chat_template", "pteron.model.json"
+TOOL_TEMPLATE = "pteron.chat_template.tool_use"
 
 
 def load(
@@ -110,6 +111,7 @@ def load(
             found.special_tokens(made, decoder),
             found.description(),
             name=f"the chat template of {found.name}" if chat_template is None else "the chat template given",
+            tool_template=found.tool_template() if chat_template is None else None,
         )
         options = {
             "tokenizer": tokenizer,
@@ -206,10 +208,18 @@ class Companions:
         if text is not None:
             return text
         stated = self._config().get("chat_template")
-        if isinstance(stated, list):  # several templates with names
-            named = {e.get("name"): e.get("template") for e in stated if isinstance(e, dict)}
-            stated = named.get("default")
-        return stated if isinstance(stated, str) else None
+        return stated if isinstance(stated, str) else self._named_template("default")
+
+    def tool_template(self) -> str | None:
+        """The template for conversations with tools, if the model has one of its own for them."""
+        text = self._read(TOOL_TEMPLATE, "additional_chat_templates/tool_use.jinja")
+        return text if text is not None else self._named_template("tool_use")
+
+    def _named_template(self, name: str) -> str | None:
+        stated = self._config().get("chat_template")
+        entries = [e for e in stated if isinstance(e, dict)] if isinstance(stated, list) else []
+        found = next((e.get("template") for e in entries if e.get("name") == name), None)
+        return found if isinstance(found, str) else None
 
     def special_tokens(self, tokenizer: Tokenizer, decoder: Decoder) -> dict[str, str]:
         """The special tokens by name, for the template."""
@@ -251,6 +261,7 @@ class LanguageModel:
         description: Mapping[str, Any] | None = None,
         *,
         name: str = "the chat template",
+        tool_template: str | None = None,
     ) -> None:
         self.decoder = decoder
         self.program = decoder.program
@@ -258,12 +269,10 @@ class LanguageModel:
         self.tokenizer = tokenizer
         self.description = description or {}
         self.special_tokens = dict(special or {})
-        self.chat_template = (
-            ChatTemplate(chat_template, self.special_tokens, name=name, worker=tokenizer.worker)
-            if chat_template
-            else None
-        )
-        self.tool_family = family_of(chat_template)
+        made = partial(ChatTemplate, special_tokens=self.special_tokens, name=name, worker=tokenizer.worker)
+        self.chat_template = made(chat_template) if chat_template else None
+        self._tool_template = made(tool_template) if tool_template else self.chat_template
+        self.tool_family = family_of(tool_template or chat_template)
         self.sessions = SessionPool()
         self._containing: dict[tuple[str, ...], frozenset[int]] = {}
         self.context_length = decoder.context_length
@@ -522,7 +531,8 @@ class LanguageModel:
         ):
             raise TooLong("the messages alone are longer than the context")
         turns, variables = TemplateTurns(self.tool_family).prepared(messages, tools)
-        return self._template().render_parts(turns, as_text=as_text, **variables)
+        template = self._tool_template if "tools" in variables else None
+        return (template or self._template()).render_parts(turns, as_text=as_text, **variables)
 
     def chat_prompt(self, messages: Sequence[Message], **variables: Any) -> str:
         """The text that the chat template makes from messages. Variables are passed to the template."""

@@ -27,6 +27,7 @@ class Vocabulary:
     add_bos: bool
     chat_template: str | None
     tokenizer: Tokenizer
+    tool_template: str | None = None  # a chat template for conversations with tools, if it is another one
 
     def text(self, token: int | None) -> str | None:
         return None if token is None else self.tokenizer.id_to_token(token)

@@ -256,4 +256,6 @@ def _companions(vocabulary: Vocabulary, description: Mapping[str, object]) -> di
     }
     if vocabulary.chat_template is not None:
         texts["pteron.chat_template"] = vocabulary.chat_template
+    if vocabulary.tool_template is not None:
+        texts["pteron.chat_template.tool_use"] = vocabulary.tool_template
     return {name: text.encode() for name, text in texts.items()}

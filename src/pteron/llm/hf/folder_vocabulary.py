@@ -36,7 +36,8 @@ def read_folder_vocabulary(folder: Path, settings: Settings) -> Vocabulary:
         eos=tuple(dict.fromkeys([*having("eos"), *endings])),
         padding=next(iter(having("pad")), None),
         add_bos=False,  # the tokenizer adds it
-        chat_template=_chat_template(folder, named),
+        chat_template=_chat_template(folder, named, "default"),
+        tool_template=_chat_template(folder, named, "tool_use"),
         tokenizer=tokenizer,
     )
 
@@ -69,12 +70,16 @@ def _text(token: Any) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _chat_template(folder: Path, named: Settings) -> str | None:
-    path = folder / "chat_template.jinja"
+def _chat_template(folder: Path, named: Settings, name: str) -> str | None:
+    """A template of a folder by its name. A template without a name is the default."""
+    is_default = name == "default"
+    path = folder / ("chat_template.jinja" if is_default else f"additional_chat_templates/{name}.jinja")
     if path.is_file():
         return path.read_text("utf-8", errors="replace")
     stated = named.entries.get("chat_template")
     if isinstance(stated, list):  # several, with names
         named_ones = [each for each in stated if isinstance(each, dict)]
-        stated = next((each.get("template") for each in named_ones if each.get("name") == "default"), None)
+        stated = next((each.get("template") for each in named_ones if each.get("name") == name), None)
+    elif not is_default:
+        return None
     return stated if isinstance(stated, str) else None
