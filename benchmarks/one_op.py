@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import pteron.ops  # noqa: F401  registers the operators
-from pteron.arrays import convert_constant
+from pteron.arrays.numpy_arrays import convert_constant
 from pteron.devices import Device
 from pteron.gpu.placement import Placement
 from pteron.gpu.staging import read_back
