@@ -134,6 +134,11 @@ def test_times_and_values(browser: Any, url: str) -> None:
             page.locator("#run-profile:enabled").wait_for()
         assert page.get_by_label("Second profile").input_value() == "1"
         assert page.locator("#time th", has_text="ratio").count() == 1
+        page.get_by_role("button", name="by node").click()
+        page.locator("#time tbody tr").first.focus()
+        page.keyboard.press("Enter")
+        node = page.locator("#time tbody td").first.inner_text().split()[0]
+        page.locator("#details .where", has_text=re.compile(rf"^node {node}\b")).wait_for()
 
 
 def test_two_files(browser: Any, program: Path) -> None:

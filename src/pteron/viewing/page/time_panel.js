@@ -52,7 +52,8 @@ export class TimePanel {
     const same = second?.pane === first.pane;
     return [...first.profile.nodes].sort((a, b) => (b.seconds ?? 0) - (a.seconds ?? 0)).slice(0, 300).map((node) => {
       const operator = first.pane.model.nodes[node.index].node.operator;
-      return el("tr", { class: "link", tabindex: 0, onclick: () => this.events.select(first.pane, node.index) },
+      const open = () => this.events.select(first.pane, node.index);
+      return el("tr", { class: "link", tabindex: 0, onclick: open, onkeydown: (event) => event.key === "Enter" && open() },
         el("td", {}, `${node.index}  ${shortName(operator)}`), el("td", {}, node.route),
         ...cells(node, total, second ? (same ? other.get(node.index) : null) : undefined));
     });
