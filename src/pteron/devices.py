@@ -15,6 +15,7 @@ from pteron.errors import PteronError
 from pteron.gpu.device import Device
 from pteron.gpu.staging import read_back
 from pteron.gpu.wgpu.adapters import REMEDY, Adapter, adapters, opengl_names
+from pteron.gpu.wgpu.adapters import choose as find_adapter
 
 __all__ = [
     "IN_BROWSER",
@@ -22,6 +23,7 @@ __all__ = [
     "Adapter",
     "Device",
     "adapters",
+    "find_adapter",
     "open_device",
     "open_device_async",
     "opengl_names",

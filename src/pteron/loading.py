@@ -1,7 +1,11 @@
-"""`pteron.load`: open a file and a device, and use the kernels that were measured to be the fastest."""
+"""`pteron.load`: open a file and a device, and choose the kernels.
+
+It uses those that were measured to be the fastest, and none that `pteron doctor --thorough` found wrong.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,11 +18,13 @@ from pteron.devices import Adapter, Device, open_device, open_device_async
 from pteron.fetching import fetched
 from pteron.ir.values import Graph
 from pteron.lower.budget import MAX_NODES
-from pteron.measure import tuning
+from pteron.measure import examined, tuning
 from pteron.plan.routes import Choice
 from pteron.program import Program, Tuner, lower_all
 from pteron.pte.file import ProgramFile
 from pteron.segments.graph import Batching
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -158,15 +164,19 @@ def _lower(source: Any, paths: list[Any], options: _Options) -> _Lowered:
 def _program(lowered: _Lowered, device: Device, owns_device: bool) -> Program:
     choice, tuner = _measurements(device, lowered.options)
     origin = partial(_origin, lowered.source, lowered.paths, vars(lowered.options))
-    return Program(
+    known = None if device.adapter is None else examined.read(device.adapter)
+    program = Program(
         lowered.file,
         lowered.graphs,
         device,
         owns_device=owns_device,
         choice=choice,
+        wrong=known.wrong if known else None,
         tuner=tuner,
         origin=origin,
     )
+    _tell_wrong_routes(program)
+    return program
 
 
 def _measurements(device: Device, options: _Options) -> tuple[Choice | None, Tuner | None]:
@@ -188,6 +198,22 @@ def _closed_on_failure(thing: Any) -> Iterator[None]:
     except BaseException:
         thing.close()
         raise
+
+
+def _tell_wrong_routes(program: Program) -> None:
+    for avoided, outcome in ((True, "so other kernels are used"), (False, "and no other kernel can be used")):
+        found: dict[str, set[str]] = {}
+        for live in program.planned:
+            for label, operators in (live.avoided if avoided else live.unavoidable).items():
+                found.setdefault(label, set()).update(operators)
+        for label, operators in found.items():
+            _log.warning(
+                "pteron doctor found wrong results of %s on %s, %s: %s",
+                label,
+                program.device.name,
+                outcome,
+                ", ".join(sorted(operators)),
+            )
 
 
 def _origin(

@@ -20,7 +20,7 @@ from pteron.lower.budget import MAX_NODES, Budget
 from pteron.lower.cache_dtype import with_cache_dtype
 from pteron.lower.instructions import try_lower
 from pteron.method import Method
-from pteron.plan.routes import Choice
+from pteron.plan.routes import Choice, WrongRoutes
 from pteron.plan.sweep import LiveGraph, plan
 from pteron.pte.file import ProgramFile
 from pteron.segments.graph import Batching, SegmentedGraph
@@ -52,20 +52,23 @@ class Program:
         *,
         owns_device: bool = False,
         choice: Choice | None = None,
+        wrong: WrongRoutes | None = None,
         tuner: Tuner | None = None,
         origin: Callable[[Any], tuple[Callable[..., Program], tuple[Any, ...]]] | None = None,
     ) -> None:
         """Call `pteron.load` instead.
 
-        graphs: the result of `lower_all`. origin: how to load the program again, on a given device.
+        graphs: the result of `lower_all`. wrong: routes to avoid on this device. origin: how to load the
+        program again, on a given device.
         """
         self.file = file
         self.device = device
         self.owns_device = owns_device
         self._choice = choice
+        self._wrong = wrong
         self._tuner = tuner
         self._origin = origin
-        self._planned = _plan_all(graphs, device.route_features, choice)
+        self._planned = _plan_all(graphs, device.route_features, choice, wrong)
         self._weights = Placement(device, host.convert_constant)
         self._methods: dict[str, Method] = {}
         self._lock = threading.RLock()
@@ -75,6 +78,11 @@ class Program:
     def method_names(self) -> tuple[str, ...]:
         """The names of the methods in the file."""
         return self.file.method_names
+
+    @property
+    def planned(self) -> Collection[LiveGraph]:
+        """The methods that are not loaded yet, as they will be."""
+        return self._planned.values()
 
     def method(self, name: str = "forward") -> Method:
         """Load a method, or return the loaded one.
@@ -127,7 +135,7 @@ class Program:
         return self._made(live)
 
     def _load_with(self, graph: Graph, choice: Choice) -> Method:
-        return self._made(plan(graph, self.device.route_features, choice))
+        return self._made(plan(graph, self.device.route_features, choice, self._wrong))
 
     def _made(self, live: LiveGraph) -> Method:
         if isinstance(live.graph, SegmentedGraph):
@@ -230,11 +238,12 @@ class Program:
             new = device or self.device.reopen()
             weights = Placement(new, host.convert_constant)
             for method in self._methods.values():
-                method.open_on(plan(method.graph, new.route_features, self._choice), new, weights)
+                live = plan(method.graph, new.route_features, self._choice, self._wrong)
+                method.open_on(live, new, weights)
             if wait:
                 new.wait()
             self._planned = {
-                name: plan(live.graph, new.route_features, self._choice)
+                name: plan(live.graph, new.route_features, self._choice, self._wrong)
                 for name, live in self._planned.items()
             }
             if self.owns_device:
@@ -304,9 +313,9 @@ def lower_all(
 
 
 def _plan_all(
-    graphs: Mapping[str, Graph], features: Collection[str], choice: Choice | None
+    graphs: Mapping[str, Graph], features: Collection[str], choice: Choice | None, wrong: WrongRoutes | None
 ) -> dict[str, LiveGraph]:
-    planned = {name: _try_plan(graph, features, choice) for name, graph in graphs.items()}
+    planned = {name: _try_plan(graph, features, choice, wrong) for name, graph in graphs.items()}
     problems = {name: refused for name, (_, refused) in planned.items()}
     if any(problems.values()):
         raise unsupported(problems)
@@ -314,10 +323,13 @@ def _plan_all(
 
 
 def _try_plan(
-    graph: Graph, features: Collection[str] = (), choice: Choice | None = None
+    graph: Graph,
+    features: Collection[str] = (),
+    choice: Choice | None = None,
+    wrong: WrongRoutes | None = None,
 ) -> tuple[LiveGraph | None, list[Problem]]:
     """A planned graph, or what its rules refuse."""
     try:
-        return plan(graph, features, choice), []
+        return plan(graph, features, choice, wrong), []
     except CannotRun as error:
         return None, list(error.problems[graph.name])

@@ -17,6 +17,7 @@ import pteron
 from pteron.cli.commands import app
 from pteron.errors import InputError
 from pteron.measure import tuning
+from pteron.measure.adapter_notes import identity
 from tests.hostile import seeds
 
 ADAPTER: Any = SimpleNamespace(name="some GPU", backend="Vulkan", driver="1")
@@ -92,7 +93,7 @@ class TestTuning:
 
     @pytest.mark.parametrize("entry", ["1", "[]", '"x"', '{"some node": 3}', '{"some node": {"x": 1}}'])
     def test_a_damaged_entry_is_ignored(self, cache: Path, entry: str) -> None:
-        cache.write_text(f'{{"{tuning._identity(ADAPTER)}": {entry}}}')
+        cache.write_text(f'{{"{identity(ADAPTER)}": {entry}}}')
         assert tuning.read(ADAPTER) is None
         tuning.write(ADAPTER, BEST)
         found = tuning.read(ADAPTER)

@@ -11,7 +11,7 @@ import pteron
 from pteron.cli.commands import app
 from pteron.gpu.wgpu.timing import has_timestamps
 from pteron.ir.dispatch import SUBGROUP
-from pteron.measure import tuning
+from pteron.measure import adapter_notes, tuning
 from pteron.measure.lessons import Lesson, Lessons
 from pteron.measure.trials import Measured, Trial, best_of, some_sizes
 from pteron.measure.tuning import Tuning
@@ -146,7 +146,7 @@ def test_measurements_are_stored_by_adapter_driver_and_kernels(device, monkeypat
     assert tuning.read(adapter).best == {"k": {64: "fast"}, "other": {8: "slow"}}
     assert tuning.read(replace(adapter, name="another")).best == {"k": {64: "theirs"}}
     assert tuning.read(replace(adapter, driver="newer")) is None
-    monkeypatch.setattr(tuning, "kernel_version", lambda: "newer")
+    monkeypatch.setattr(adapter_notes, "kernel_version", lambda: "newer")
     assert tuning.read(adapter) is None
 
 
@@ -178,14 +178,14 @@ def test_a_load_uses_what_was_learned_from_a_report(device, folder, cache, monke
         node = linear_node(program.method())
         last = program.method()._live.routes[node.index][-1].name
     adapter = device.adapter
-    identity = tuning.identity_of(adapter.name, adapter.backend, adapter.driver)
+    identity = adapter_notes.identity_of(adapter.name, adapter.backend, adapter.driver)
     shapes = LiveShapes(((8, 2 * WIDTH), (2 * WIDTH, 2 * WIDTH)), ((8, 2 * WIDTH),))
     tuning.write_lessons(identity, Lessons([Lesson.of(route_key(node), shapes, last)]))
     monkeypatch.setattr("pteron.measure.trials._time_routes", None)  # nobody may call it
     with pteron.load(folder / "linear.pte", device=device, tune=True) as program:
         check(program.method(), folder, ROWS)
         assert taken(program.method()) == last
-    tuning.lessons_path().write_text("[1]")
+    tuning.LESSONS.path.write_text("[1]")
     assert tuning.read(adapter) is None
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from pteron.cli.commands import app
 from pteron.errors import FormatError
-from pteron.measure import tuning
+from pteron.measure import adapter_notes, tuning
 from pteron.measure.kernel_report import FORMAT, VERSION
 from pteron.measure.learning import learn
 from pteron.measure.lessons import Lesson, Lessons, kind_of_key
@@ -90,7 +90,7 @@ def report(**changes: Any) -> dict[str, Any]:
         "format": FORMAT,
         "format_version": VERSION,
         "pteron": "1",
-        "kernels": tuning.kernel_version(),
+        "kernels": adapter_notes.kernel_version(),
         "device": {"name": "A GPU", "backend": "Vulkan", "driver": "1.2"},
         "cases": [
             case(1, default=2.0, other=1.0),
@@ -112,13 +112,13 @@ def test_the_command_stores_what_it_learns_for_the_device_of_the_report(path: Pa
     result = CliRunner().invoke(app, ["tune", "--from-report", str(path), "--json"])
     assert result.exit_code == 0, (result.stdout, result.stderr)
     told = json.loads(result.stdout)
-    assert told["device"] == "A GPU" and told["saved"] == str(tuning.lessons_path())
+    assert told["device"] == "A GPU" and told["saved"] == str(tuning.LESSONS.path)
     assert [choice["best"] for choice in told["choices"]] == [
         "other",
         "default",
     ]  # a single route is no choice
-    stored = json.loads(tuning.lessons_path().read_text())
-    lessons = Lessons.from_json(stored[tuning.identity_of("A GPU", "Vulkan", "1.2")])
+    stored = json.loads(tuning.LESSONS.path.read_text())
+    lessons = Lessons.from_json(stored[adapter_notes.identity_of("A GPU", "Vulkan", "1.2")])
     assert lessons.nearest(LINEAR, linear(2, 512)) == "other"
     assert lessons.nearest(LINEAR, linear(64, 512)) == "default"
     assert "1 choice of 2 changed" in CliRunner().invoke(app, ["tune", "--from-report", str(path)]).stdout

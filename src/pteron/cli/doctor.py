@@ -6,10 +6,10 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,10 +17,13 @@ from rich.text import Text
 
 from pteron.cli import common
 from pteron.cli.devices import describe_adapter
+from pteron.cli.examine import examine_adapter, show_examination
 from pteron.cli.terminal import console, grid, heading, nbytes, print_json
 
 if TYPE_CHECKING:
     from pteron.devices import Adapter
+    from pteron.measure.examined import Examined
+    from pteron.trust import Examination
 
 # Older software Vulkan drivers of Mesa are several times slower.
 GOOD_MESA = (25,)
@@ -39,26 +42,54 @@ _FEATURES = ("shader-f16", "subgroup", "timestamp-query")
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """An adapter, and the result of a kernel on it."""
+    """An adapter, the result of a kernel on it, and what is known of all kernels."""
 
     adapter: Adapter
     error: str | None
+    examined: Examined | None
+
+    @property
+    def is_well(self) -> bool:
+        return self.error is None
 
 
-def doctor(as_json: common.AsJson = False) -> None:
+def doctor(
+    thorough: Annotated[
+        bool,
+        typer.Option(
+            "--thorough",
+            help="Compare the results of all kernels with numpy, at several shapes. This takes minutes. "
+            "Later loads avoid the kernels that are wrong. Exit code 1: a kernel is wrong.",
+        ),
+    ] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Forget what --thorough found, and use all kernels again.")
+    ] = False,
+    device: common.DeviceName = None,
+    as_json: common.AsJson = False,
+) -> None:
     """Check that this machine can run programs, and give advice."""
-    from pteron.devices import adapters, opengl_names, try_kernel
+    from pteron.devices import adapters, find_adapter, opengl_names, try_kernel
     from pteron.errors import DeviceError
+    from pteron.measure import examined
 
     failure = None
     checkups: list[Checkup] = []
     ignored: list[str] = []
+    examinations: list[Examination] = []
     try:
-        checkups = [Checkup(adapter, try_kernel(adapter)) for adapter in adapters()]
+        chosen = adapters() if device is None else (find_adapter(device),)
+        if forget:
+            for adapter in chosen:
+                examined.forget(adapter)
+        errors = {adapter.index: try_kernel(adapter) for adapter in chosen}
+        if thorough:
+            examinations = [examine_adapter(a) for a in chosen if errors[a.index] is None]
+        checkups = [Checkup(a, errors[a.index], examined.read(a)) for a in chosen]
         ignored = opengl_names()
     except DeviceError as error:
         failure = str(error)
-    is_well = any(checkup.error is None for checkup in checkups)
+    is_well = any(checkup.is_well for checkup in checkups)
     tips = [failure] if failure else list(advice(checkups, ignored))
     if as_json:
         print_json(
@@ -68,11 +99,14 @@ def doctor(as_json: common.AsJson = False) -> None:
                 "adapters": [_checkup_json(checkup) for checkup in checkups],
                 "opengl": ignored,
                 "advice": tips,
+                "examinations": [found.as_json() for found in examinations],
             }
         )
     else:
         _report(console(), checkups, ignored, tips, is_well)
-    raise typer.Exit(0 if is_well else 1)
+        for found in examinations:
+            show_examination(found)
+    raise typer.Exit(0 if is_well and all(found.ok for found in examinations) else 1)
 
 
 def versions() -> dict[str, str]:
@@ -90,7 +124,7 @@ def advice(checkups: Sequence[Checkup], opengl: Sequence[str] = ()) -> Iterator[
     from pteron.devices import REMEDY
 
     for checkup in checkups:
-        if checkup.error is not None:
+        if not checkup.is_well:
             yield f"{checkup.adapter.name} does not work: update its driver ({checkup.adapter.driver})"
     if not checkups and opengl:
         yield f"{', '.join(opengl)} has only an OpenGL driver, which is not enough for compute: {REMEDY}"
@@ -131,8 +165,9 @@ def _checkup_json(checkup: Checkup) -> dict[str, Any]:
     limits = {name: adapter.limits[name] for name in (*_SIZES, *_COUNTS) if name in adapter.limits}
     return {
         **describe_adapter(adapter),
-        "works": checkup.error is None,
+        "works": checkup.is_well,
         "error": checkup.error,
+        "examined": asdict(checkup.examined) if checkup.examined else None,
         "limits": limits,
         "features": [feature for feature in _FEATURES if feature in adapter.features],
     }
@@ -173,3 +208,13 @@ def _adapter_rows(checkup: Checkup) -> Iterator[tuple[object, object]]:
     yield "features", ", ".join(f for f in _FEATURES if f in adapter.features) or "none"
     worked = Text("works", style="green") if checkup.error is None else Text(checkup.error, style="red")
     yield "test kernel", worked
+    yield "all kernels", _known(checkup.examined)
+
+
+def _known(found: Examined | None) -> Text:
+    if found is None:
+        return Text("not examined: run pteron doctor --thorough", style="dim")
+    if not found.wrong:
+        return Text(f"right in all {found.results} results on {found.day}", style="green")
+    wrong = "; ".join(f"{label} ({', '.join(names)})" for label, names in found.wrong.items())
+    return Text(f"wrong, and avoided where others fit: {wrong}; found on {found.day}", style="red")

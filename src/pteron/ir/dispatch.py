@@ -82,6 +82,11 @@ class Route:
     needs: str | tuple[str, ...] | None = None  # required features of the device
     home: str | None = None  # the kind of device it is written for; on other devices it comes last
 
+    @property
+    def label(self) -> str:
+        """The name and the kernels. Routes of different operators may have the same label."""
+        return f"{self.name}: {' + '.join(dict.fromkeys(dispatch.kernel for dispatch in self.dispatches))}"
+
 
 Planned: TypeAlias = "Dispatch | list[Dispatch] | list[Route] | None"
 

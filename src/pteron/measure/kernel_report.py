@@ -23,10 +23,10 @@ from pteron.gpu.wgpu.wgpu_device import WgpuDevice
 from pteron.ir.dtypes import DType
 from pteron.ir.values import Shape, Tensor, Value
 from pteron.ir.work import cost
+from pteron.measure.adapter_notes import kernel_version
 from pteron.measure.ceilings import Ceilings, measure_ceilings
 from pteron.measure.kernel_cases import CASES, KernelCase, case_graph
 from pteron.measure.kernel_timer import KernelTimer, Timing
-from pteron.measure.tuning import kernel_version
 from pteron.method import Method
 from pteron.plan.routes import LiveShapes, route_key
 from pteron.plan.sweep import plan

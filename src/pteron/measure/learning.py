@@ -9,10 +9,10 @@ from typing import Any
 
 from pteron.errors import FormatError
 from pteron.measure import tuning
+from pteron.measure.adapter_notes import identity_of, kernel_version
 from pteron.measure.kernel_report import FORMAT, VERSION
 from pteron.measure.lessons import Lesson, Lessons
 from pteron.measure.trials import Measured
-from pteron.measure.tuning import kernel_version
 from pteron.plan.routes import LiveShapes
 
 
@@ -40,7 +40,7 @@ def learn(path: Path) -> Learned:
                 f"installation has others ({kernel_version()}): make a new report with pteron bench --report"
             )
         device = report["device"]
-        identity = tuning.identity_of(device["name"], device["backend"], device["driver"])
+        identity = identity_of(device["name"], device["backend"], device["driver"])
         cases = [(_measured(case), _live(case)) for case in report["cases"]]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"{path} is a damaged report ({type(error).__name__}: {error})") from None

@@ -1,29 +1,28 @@
 """The fastest route of each node: measured once, stored in a file, used by every load.
 
 An operator with several kernels lists its routes in a default order. A measurement on this device overrides
-the order: of the node itself, or of similar nodes in a report (see `lessons`). Entries are stored by adapter,
-driver and kernel text: after an update of one of these, an old entry is not used.
+the order: of the node itself, or of similar nodes in a report (see `lessons`). For the files see
+`adapter_notes`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from math import log
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from pteron import user_cache
 from pteron.gpu.wgpu.adapters import Adapter
+from pteron.measure.adapter_notes import AdapterNotes, identity
 from pteron.measure.lessons import Lessons
 from pteron.plan.routes import LiveShapes
-from pteron.pte.container import write_file
 
 # The name of the best route, by node key and number of output elements.
 Best: TypeAlias = dict[str, dict[int, str]]
+
+NODES = AdapterNotes("tuning.json")  # measurements of nodes
+LESSONS = AdapterNotes("lessons.json")  # what was learned from reports
 
 
 class Tuning:
@@ -55,79 +54,31 @@ def _nearest(measured: Mapping[int, str], size: int) -> str:
     return measured[min(measured, key=lambda other: abs(log(max(other, 1)) - log(max(size, 1))))]
 
 
-# -- the file --------------------------------------------------------------------------------------
-
-
-def cache_path() -> Path:
-    """The file with measurements of nodes."""
-    return user_cache.folder() / "tuning.json"
-
-
-def lessons_path() -> Path:
-    """The file with what was learned from reports."""
-    return user_cache.folder() / "lessons.json"
+# -- the files -------------------------------------------------------------------------------------
 
 
 def read(adapter: Adapter) -> Tuning | None:
     """The measurements on this adapter with the current kernels; None if there are none."""
-    identity = identity_of(adapter.name, adapter.backend, adapter.driver)
     best: Best = {}
     lessons = Lessons()
     with suppress(AttributeError, TypeError, ValueError):  # `write` did not write this: ignore it
         best = {
             key: {int(size): str(route) for size, route in sizes.items()}
-            for key, sizes in _read_all(cache_path()).get(identity, {}).items()
+            for key, sizes in NODES.read(identity(adapter)).items()
         }
     with suppress(AttributeError, TypeError, ValueError, LookupError):
-        lessons = Lessons.from_json(_read_all(lessons_path()).get(identity, []))
+        lessons = Lessons.from_json(LESSONS.read(identity(adapter)))
     return Tuning(best, lessons) if best or lessons else None
 
 
 def write(adapter: Adapter, best: Best) -> Path:
-    """Add measurements to the file. Those of other devices and programs stay.
-
-    Raises OSError, with the file's name, if it cannot be written.
-    """
-    identity = identity_of(adapter.name, adapter.backend, adapter.driver)
-    found = _read_all(cache_path()).get(identity)
-    mine = found if isinstance(found, dict) else {}
-    mine.update({key: {str(size): route for size, route in sizes.items()} for key, sizes in best.items()})
-    return _write(cache_path(), identity, mine)
+    """Add measurements to the file. Those of other programs stay. Raises OSError."""
+    found = NODES.read(identity(adapter))
+    entries = found if isinstance(found, dict) else {}
+    entries.update({key: {str(size): route for size, route in sizes.items()} for key, sizes in best.items()})
+    return NODES.write(identity(adapter), entries)
 
 
-def write_lessons(identity: str, lessons: Lessons) -> Path:
-    """Replace what is known from reports about one device. Raises OSError, as `write`."""
-    return _write(lessons_path(), identity, lessons.as_json())
-
-
-def _write(path: Path, identity: str, entry: Any) -> Path:
-    everything = _read_all(path) | {identity: entry}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, [json.dumps(everything, indent=1, ensure_ascii=False).encode()])
-    return path
-
-
-def _read_all(path: Path) -> dict[str, Any]:
-    """The whole file. It is a cache: a file that cannot be read counts as empty."""
-    with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(path.read_text("utf-8"))
-        if isinstance(found, dict):
-            return found
-    return {}
-
-
-def identity_of(name: str, backend: str, driver: str) -> str:
-    """What measurements are valid for: a device, its driver, and the current kernels."""
-    return f"{name}; {backend}; {driver}; kernels {kernel_version()}"
-
-
-@cache
-def kernel_version() -> str:
-    """A hash of all rules and kernels."""
-    digest = hashlib.sha256()
-    home = Path(__file__).parent.parent
-    files = [p for folder in ("ops", "fusion") for p in (home / folder).rglob("*")]
-    for path in sorted(p for p in files if p.suffix in (".py", ".wgsl")):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+def write_lessons(device: str, lessons: Lessons) -> Path:
+    """Replace what is known from reports about a device, by its identity. Raises OSError."""
+    return LESSONS.write(device, lessons.as_json())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from pteron.ir.dispatch import Route
 from pteron.ir.values import Node, Shape, Tensor, numel
@@ -23,6 +23,10 @@ class LiveShapes:
         return sum(map(numel, self.writes))
 
 
+# Routes that compute wrong results on a device: their labels, and the operators that showed it.
+WrongRoutes: TypeAlias = Mapping[str, Collection[str]]
+
+
 class Choice(Protocol):
     """Overrides the order in which a rule lists its routes."""
 
@@ -39,10 +43,13 @@ def route_key(node: Node) -> str:
     return " ".join((node.name, *reads))
 
 
-def runnable_routes(routes: Iterable[Route], features: Collection[str]) -> list[Route]:
-    """The routes that the device can run. Routes written for another kind of device come last."""
+def runnable_routes(
+    routes: Iterable[Route], features: Collection[str], wrong: WrongRoutes | None = None
+) -> list[Route]:
+    """The routes that the device can run. Routes for another kind of device come last, then wrong ones."""
     runnable = [r for r in routes if all(need in features for need in _needs(r))]
-    return sorted(runnable, key=lambda route: route.home is not None and route.home not in features)
+    runnable.sort(key=lambda route: route.home is not None and route.home not in features)
+    return sorted(runnable, key=lambda route: route.label in wrong) if wrong else runnable
 
 
 def usable_routes(node: Node, runnable: list[Route], choice: Choice | None) -> list[Route]:
@@ -60,10 +67,19 @@ def _needs(route: Route) -> tuple[str, ...]:
 
 
 def choose(
-    node: Node, usable: list[Route], live: Callable[[], LiveShapes], choice: Choice | None
+    node: Node,
+    usable: list[Route],
+    live: Callable[[], LiveShapes],
+    choice: Choice | None,
+    wrong: WrongRoutes | None = None,
 ) -> Route | None:
-    """The route for the live shapes; None if none fits. `live` is called only if there is a choice."""
+    """The route for the live shapes; None if none fits. A wrong one is used only if no other fits.
+
+    `live` is called only if there is a choice.
+    """
     fitting = [route for route in usable if route.when is not False]
+    if wrong:
+        fitting = [route for route in fitting if route.label not in wrong] or fitting
     if choice is None or len(fitting) < 2:
         return fitting[0] if fitting else None
     preferred = choice.prefers(route_key(node), live(), [route.name for route in fitting])

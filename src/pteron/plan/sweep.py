@@ -28,7 +28,15 @@ from pteron.ir.live import ContentRule, Guard, Live, LiveInt, LiveResult, LiveTe
 from pteron.ir.problems import CannotRun, Problem, unsupported
 from pteron.ir.values import Arg, Graph, Node, Shape, SymInt, Tensor, Value, ValueId, values_in
 from pteron.plan.memory import Layout
-from pteron.plan.routes import Choice, LiveShapes, choose, route_key, runnable_routes, usable_routes
+from pteron.plan.routes import (
+    Choice,
+    LiveShapes,
+    WrongRoutes,
+    choose,
+    route_key,
+    runnable_routes,
+    usable_routes,
+)
 
 # A decode loop may re-plan a node at every position. Do not keep all of these plans.
 REMEMBERED_PLANS_PER_NODE = 64
@@ -61,8 +69,16 @@ class NodePlan:
         )
 
 
-def plan(graph: Graph, features: Collection[str] = (), choice: Choice | None = None) -> LiveGraph:
-    """Plan a graph at its largest shape. Raises `CannotRun`, which lists all problems."""
+def plan(
+    graph: Graph,
+    features: Collection[str] = (),
+    choice: Choice | None = None,
+    wrong: WrongRoutes | None = None,
+) -> LiveGraph:
+    """Plan a graph at its largest shape. Raises `CannotRun`, which lists all problems.
+
+    features: of the device, beyond the portable minimum. wrong: routes to avoid on it.
+    """
     layout = Layout.of(graph)
     refused = [
         Problem(
@@ -74,7 +90,7 @@ def plan(graph: Graph, features: Collection[str] = (), choice: Choice | None = N
         if layout.storage[element.source.id] not in graph.input_ids
     ]
     try:
-        live = LiveGraph(graph, layout, features, choice)
+        live = LiveGraph(graph, layout, features, choice, wrong)
     except CannotRun as error:
         refused += error.problems[graph.name]
     if refused:
@@ -86,12 +102,21 @@ class LiveGraph:
     """A graph with its current live shapes and plans."""
 
     def __init__(
-        self, graph: Graph, layout: Layout, features: Collection[str] = (), choice: Choice | None = None
+        self,
+        graph: Graph,
+        layout: Layout,
+        features: Collection[str] = (),
+        choice: Choice | None = None,
+        wrong: WrongRoutes | None = None,
     ) -> None:
         self.graph = graph
         self.layout = layout
-        self.features = frozenset(features)  # of the device, beyond the portable minimum
+        self.features = frozenset(features)
         self.choice = choice
+        self.wrong = wrong or {}
+        # The wrong routes that nodes have, with the operators of the nodes.
+        self.avoided: dict[str, set[str]] = {}
+        self.unavoidable: dict[str, set[str]] = {}  # at some shapes, no other route fits
         self.live: list[Live] = [v.max_shape if isinstance(v, Tensor) else None for v in graph.values]
         self.plans: list[NodePlan | None] = [None] * len(graph.nodes)
         self.routes: list[list[Route]] = []  # per node, all routes that it may use
@@ -300,11 +325,15 @@ class LiveGraph:
         """
         self.visits += 1
         found = self._evaluate(node, seed)
-        runnable = runnable_routes(found.routes, self.features)
+        runnable = runnable_routes(found.routes, self.features, self.wrong)
         if self._building and len(runnable) > 1:
             self.contested.add(route_key(node))
         routes = usable_routes(node, runnable, self.choice)
-        route = choose(node, routes, lambda: self._live_shapes(node, found.outputs.values()), self.choice)
+        if self._building and self.wrong:
+            self._note_wrong(node.name, runnable, routes)
+        route = choose(
+            node, routes, lambda: self._live_shapes(node, found.outputs.values()), self.choice, self.wrong
+        )
         if routes and route is None:
             raise OpError("no kernel fits these shapes")
         dispatches = route.dispatches if route else []
@@ -363,6 +392,14 @@ class LiveGraph:
             tuple(self.shape(value) for value in node.reads if isinstance(value, Tensor)),
             tuple(out.shape for out in outputs if isinstance(out, LiveTensor)),
         )
+
+    def _note_wrong(self, operator: str, runnable: list[Route], usable: list[Route]) -> None:
+        always = next((route for route in usable if route.when is None), None)
+        for label in (route.label for route in runnable if route.label in self.wrong):
+            if always is not None and always.label not in self.wrong:
+                self.avoided.setdefault(label, set()).add(operator)
+            elif operator in self.wrong[label]:
+                self.unavoidable.setdefault(label, set()).add(operator)
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,19 +73,26 @@ class SingleNode:
             for number, tensor in enumerate(own(results(node)))
         ]
 
-    @contextmanager
     def opened(
         self, device: Device, features: Collection[str], choice: Choice | None = None
-    ) -> Iterator[Method]:
-        weights = Placement(device, convert_constant)
-        try:
-            method = Method(plan(self.graph, features, choice), device, weights)
-            try:
-                yield method
-            finally:
-                method.close()
-        finally:
-            weights.close()
+    ) -> AbstractContextManager[Method]:
+        return opened(self.graph, device, features, choice)
 
     def repeat(self, method: Method, run: NodeRun) -> list[Array]:
         return method.execute([run.given[value] for value in self.inputs])
+
+
+@contextmanager
+def opened(
+    graph: Graph, device: Device, features: Collection[str], choice: Choice | None = None
+) -> Iterator[Method]:
+    """A graph as a method with weights of its own."""
+    weights = Placement(device, convert_constant)
+    try:
+        method = Method(plan(graph, features, choice), device, weights)
+        try:
+            yield method
+        finally:
+            method.close()
+    finally:
+        weights.close()
