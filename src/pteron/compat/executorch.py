@@ -24,10 +24,12 @@ from typing import Any, BinaryIO
 
 import pteron.method
 import pteron.program
+from pteron.compat.etdump_recorder import EtdumpRecorder
 from pteron.devices import Device, open_device
 from pteron.errors import PteronError
 from pteron.ir.op import registered
 from pteron.lower.instructions import VULKAN_BACKEND
+from pteron.lower.kernel_calls import kernel_names
 from pteron.pte import schema
 from pteron.pte.file import ProgramFile
 
@@ -156,26 +158,32 @@ def _describe(value: object) -> str:
 class Method:
     """A method on the GPU."""
 
-    def __init__(self, method: pteron.method.Method, metadata: MethodMeta) -> None:
+    def __init__(
+        self, method: pteron.method.Method, plan: schema.ExecutionPlan, recorder: EtdumpRecorder | None
+    ) -> None:
         self._method = method
-        self._metadata = metadata
+        self._plan = plan
+        self._recorder = recorder
 
     def execute(self, inputs: Sequence[Any]) -> list[Any]:
         """Run at the inputs' shapes. Returns the outputs as a list."""
         with _as_runtime_errors():
+            if self._recorder is not None:
+                return self._recorder.execute(self._method, self._plan, tuple(inputs))
             return self._method.execute(tuple(inputs))
 
     @property
     def metadata(self) -> MethodMeta:
-        return self._metadata
+        return MethodMeta(self._plan)
 
 
 class Program:
     """A program. It does not use the GPU until a method is loaded."""
 
-    def __init__(self, runtime: Runtime, file: ProgramFile) -> None:
+    def __init__(self, runtime: Runtime, file: ProgramFile, recorder: EtdumpRecorder | None = None) -> None:
         self._runtime = runtime
         self._file = file
+        self._recorder = recorder
         self._program: pteron.program.Program | None = None
         self._methods: dict[str, Method] = {}
         self._lock = threading.Lock()
@@ -188,12 +196,12 @@ class Program:
         """A method, ready to execute. Returns the same object every time. A KeyError lists the names."""
         with self._lock:
             if name not in self._methods:
-                metadata = MethodMeta(self._file.plan(name))
+                plan = self._file.plan(name)
                 with _as_runtime_errors():
                     if self._program is None:
                         graphs = pteron.program.lower_all(self._file)
                         self._program = pteron.program.Program(self._file, graphs, self._runtime.device())
-                    self._methods[name] = Method(self._program.method(name), metadata)
+                    self._methods[name] = Method(self._program.method(name), plan, self._recorder)
             return self._methods[name]
 
     def metadata(self, method_name: str) -> MethodMeta:
@@ -204,7 +212,11 @@ class Program:
             raise RuntimeFailure(f"Failed to get method meta: {error.args[0]}") from None
 
     def write_etdump_result_to_file(self, etdump_path: str, debug_buffer_path: str) -> None:
-        raise RuntimeFailure("No etdump found: Pteron does not record ETDumps")
+        """Write the calls since load. `debug_buffer_path` gets the data of recorded outputs."""
+        if self._recorder is None:
+            raise RuntimeFailure("No etdump found: load the program with enable_etdump=True")
+        with _as_runtime_errors():
+            self._recorder.write(etdump_path, debug_buffer_path)
 
 
 class BackendRegistry:
@@ -223,7 +235,7 @@ class OperatorRegistry:
 
     @property
     def operator_names(self) -> set[str]:
-        return set(registered())
+        return set(registered()) | kernel_names()
 
 
 class Runtime:
@@ -259,7 +271,9 @@ class Runtime:
         """Open a program from a path, bytes, or a binary file.
 
         data_path: the `.ptd` file with weights that are stored outside the program.
-        All checks are made for every value of `verification`. The ETDump options have no effect.
+        enable_etdump: record every call (see `etdump_recorder`). Such calls are slower.
+        debug_buffer_size: the largest number of bytes of recorded outputs. 0: they are not recorded.
+        All checks are made for every value of `verification`.
         """
         if not isinstance(data, (str, Path, bytes, bytearray)) and not hasattr(data, "read"):
             raise TypeError(
@@ -267,5 +281,6 @@ class Runtime:
                 f"but got {type(data).__name__}."
             )
         source = bytes(data) if isinstance(data, bytearray) else data
+        recorder = EtdumpRecorder(debug_buffer_size) if enable_etdump else None
         with _as_runtime_errors():
-            return Program(self, ProgramFile.open(source, [] if data_path is None else [data_path]))
+            return Program(self, ProgramFile.open(source, [] if data_path is None else [data_path]), recorder)

@@ -106,6 +106,16 @@ def find(kernel: str) -> OpSpec | None:
     return next((spec for name in _names(kernel) if (spec := registry.find(name))), None)
 
 
+def kernel_names() -> set[str]:
+    """The names of the kernels of all registered operators: `aten::add.out` for `aten.add.Tensor`."""
+    names = {f"aten::{kernel}" for kernel in IRREGULAR}
+    for operator in registry.registered():
+        if operator.count(".") == 2 and not is_internal(operator):
+            namespace, name, overload = operator.split(".")
+            names.add(f"{namespace}::{name}.{'out' if overload == 'default' else f'{overload}_out'}")
+    return {name for name in names if find(name) is not None}
+
+
 def _names(kernel: str) -> Iterator[str]:
     yield kernel
     name = operator_name(kernel)

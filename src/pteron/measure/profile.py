@@ -186,7 +186,7 @@ def profile(
             repeat,
             Host(*(median(getattr(h, part) for h, _ in plain) for part in ("prepare", "encode", "rest"))),
             median(cpu for _, cpu in plain),
-            tuple(_nodes(method, spans)),
+            tuple(node_profiles(method, spans)),
             timeline,
         )
 
@@ -219,7 +219,8 @@ def _time(method: Method, inputs: Sequence[Any]) -> Timeline:
     return Timeline(recording - begin, recorded - begin, done - begin)
 
 
-def _nodes(method: Method, calls: list[list[Span]]) -> Iterable[NodeProfile]:
+def node_profiles(method: Method, calls: list[list[Span]]) -> Iterable[NodeProfile]:
+    """The nodes with dispatches. `calls`: the spans of each timed call; they may be none."""
     executor = method._executor
     live = executor.live
     launches: dict[int, list[tuple[int, Launch]]] = defaultdict(list)

@@ -58,11 +58,15 @@ def decode(cls: type[T], data: memoryview, *, identifier: bytes, what: str) -> T
     return record
 
 
-def encode(record: object, *, identifier: bytes, reserve: int = 0) -> bytes:
-    """Write `record` as the root table. Leave `reserve` zero bytes after the identifier."""
-    writer = WireWriter(identifier, reserve)
+def encode(record: object, *, identifier: bytes, reserve: int = 0, size_prefixed: bool = False) -> bytes:
+    """Write `record` as the root table. Leave `reserve` zero bytes after the identifier.
+
+    size_prefixed: the size of the buffer comes first.
+    """
+    writer = WireWriter(identifier, reserve, before=U32.size if size_prefixed else 0)
     _layout_of(type(record)).write(writer, 0, record)
-    return writer.finish()
+    data = writer.finish()
+    return U32.pack(len(data)) + data if size_prefixed else data
 
 
 class _Kind(ABC):

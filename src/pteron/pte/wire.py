@@ -105,12 +105,16 @@ class WireReader:
 
 
 class WireWriter:
-    """Writes one FlatBuffer. `reserve` bytes after the identifier are left for a header."""
+    """Writes one FlatBuffer. `reserve` bytes after the identifier are left for a header.
 
-    __slots__ = ("_vtables", "data")
+    `before` bytes will be put before the buffer. Alignment counts from their start.
+    """
 
-    def __init__(self, identifier: bytes, reserve: int) -> None:
+    __slots__ = ("_before", "_vtables", "data")
+
+    def __init__(self, identifier: bytes, reserve: int, before: int = 0) -> None:
         self.data = bytearray(4) + identifier + bytes(reserve)
+        self._before = before
         self._vtables: dict[bytes, int] = {}
 
     def link(self, at: int) -> None:
@@ -119,7 +123,7 @@ class WireWriter:
 
     def align(self, alignment: int, ahead: int = 0) -> None:
         """Pad so that the position `ahead` bytes from here is aligned."""
-        self.data.extend(bytes(-(len(self.data) + ahead) % alignment))
+        self.data.extend(bytes(-(self._before + len(self.data) + ahead) % alignment))
 
     def vector(self, at: int, count: int, item_size: int, payload: bytes | memoryview) -> int:
         """Write a vector, make the offset at `at` point to it, and return the position of its items."""
