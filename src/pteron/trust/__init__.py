@@ -7,6 +7,6 @@ Each case is a program with one node, and a numpy function that computes the sam
 live shapes, in memory that is poisoned before each call.
 """
 
-from pteron.trust.examination import Examination, Finding, examine
+from pteron.trust.examination import Examination, WrongResult, examine
 
-__all__ = ["Examination", "Finding", "examine"]
+__all__ = ["Examination", "WrongResult", "examine"]

@@ -13,7 +13,7 @@ from pteron.ir.op import find
 from pteron.ir.values import Arg, Constant, Graph, Node, Port, Tensor, values_in
 from pteron.pte.bytesource import ByteSource
 
-Array: TypeAlias = np.ndarray[Any, Any]
+Array: TypeAlias = Any  # of numpy. Its own type would make the short references long
 SIZES = (9, 3, 1, 6)  # the largest first, then others in changing order
 NEVER_WRITTEN = np.full(1, np.nan)  # an output that no kernel writes stays poisoned
 
@@ -74,7 +74,7 @@ class Draw:
 @dataclass(frozen=True, slots=True)
 class Case:
     op: str
-    make: Callable[[Draw, int], Sequence[Any]]  # the arguments at a live size, without the outputs
+    make: Callable[..., Sequence[Any]]  # (draw, live size) -> the arguments without the outputs
     reference: Callable[..., Any]  # the outputs, and then the tensors that the operator changes in place
     sizes: tuple[int, ...] = SIZES
     dtype: Any = np.float32
@@ -100,7 +100,7 @@ CASES: list[Case] = []
 
 def case(
     op: str,
-    make: Callable[[Draw, int], Sequence[Any]],
+    make: Callable[..., Sequence[Any]],
     reference: Callable[..., Any],
     sizes: tuple[int, ...] = SIZES,
     dtypes: Sequence[Any] = (np.float32,),

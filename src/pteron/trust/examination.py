@@ -24,7 +24,7 @@ CALLS_PER_SIZE = 2  # a race may give the right result once
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class WrongResult:
     """A route that computed a wrong result, or none."""
 
     op: str
@@ -41,7 +41,7 @@ class Examination:
     adapter: str
     routes: int
     results: int
-    findings: tuple[Finding, ...]
+    findings: tuple[WrongResult, ...]
 
     @property
     def ok(self) -> bool:
@@ -86,7 +86,7 @@ def examine(
     """
     cases = list(CASES if cases is None else cases)
     routes, results = set(), 0
-    findings: list[Finding] = []
+    findings: list[WrongResult] = []
     with ExitStack() as opened_here:
         for number, each in enumerate(cases):
             if progress is not None:
@@ -101,7 +101,7 @@ def examine(
     return Examination(device.name, len(routes), results, tuple(findings))
 
 
-def _examined(device: Device, each: Case) -> Iterator[tuple[str, Finding | None]]:
+def _examined(device: Device, each: Case) -> Iterator[tuple[str, WrongResult | None]]:
     """The label of each route, once per result, and what is wrong with the result."""
     program = CaseProgram(each)
     calls = []
@@ -114,9 +114,9 @@ def _examined(device: Device, each: Case) -> Iterator[tuple[str, Finding | None]
         try:
             with opened(program.graph, device, features, ByName(route.name)) as method:
                 for size, wrong in _by_route(each.op, method, route.name, calls):
-                    yield label, wrong and Finding(each.op, label, size, wrong)
+                    yield label, None if wrong is None else WrongResult(each.op, label, size, wrong)
         except PteronError as error:  # the driver does not compile it or does not run it
-            yield label, Finding(each.op, label, max(each.sizes), str(error))
+            yield label, WrongResult(each.op, label, max(each.sizes), str(error))
             if _is_lost(device):
                 return
 

@@ -24,8 +24,7 @@ def attend(
     scores = q @ np.swapaxes(k, -1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
     if cap is not None:
         scores = cap * np.tanh(scores / cap)
-    made: Array = softmax(scores + seen, -1) @ v
-    return made
+    return softmax(scores + seen, -1) @ v
 
 
 def by_sequence(*tensors: Array) -> list[Array]:

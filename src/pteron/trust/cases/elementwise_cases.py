@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -20,19 +21,21 @@ def gelu(x: Array) -> Array:
     return 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
 
 
-for name, function in {
+UNARY: dict[str, Callable[..., Array]] = {
     "abs": np.abs, "ceil": np.ceil, "floor": np.floor, "neg": np.negative, "round": np.round,
     "sign": np.sign, "trunc": np.trunc, "square": np.square, "exp": np.exp, "expm1": np.expm1, "sin": np.sin,
     "cos": np.cos, "tanh": np.tanh, "sinh": np.sinh, "cosh": np.cosh, "atan": np.arctan, "asinh": np.arcsinh,
     "sigmoid": sigmoid, "relu": lambda x: np.maximum(x, 0), "erf": np.vectorize(math.erf),
     "silu": lambda x: x * sigmoid(x), "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
-}.items():  # fmt: skip
+}  # fmt: skip
+for name, function in UNARY.items():
     dtypes = FLOATS if name in ("exp", "neg", "sigmoid", "tanh") else FLOATS[:1]
     case(f"aten.{name}.default", lambda d, n: [d.x(n, 7)], function, dtypes=dtypes)
-for name, function in {
+OF_POSITIVE: dict[str, Callable[..., Array]] = {
     "log": np.log, "log2": np.log2, "log1p": np.log1p, "sqrt": np.sqrt, "rsqrt": lambda x: x**-0.5,
     "reciprocal": lambda x: 1 / x,
-}.items():  # fmt: skip
+}  # fmt: skip
+for name, function in OF_POSITIVE.items():
     case(f"aten.{name}.default", lambda d, n: [d.positive(n, 7)], function)
 case("aten.gelu.default", lambda d, n: [d.x(n, 7), "none"], lambda x, _: gelu(x))
 case("aten.clamp.default", lambda d, n: [d.x(n, 7), -0.5, 0.75], np.clip)

@@ -154,8 +154,7 @@ def interpolated(x: Array, axis: int, places: Array) -> Array:
     low = np.floor(places).astype(int)
     high = np.minimum(low + 1, x.shape[axis] - 1)
     share = (places - low).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
-    made: Array = np.take(x, low, axis) * (1 - share) + np.take(x, high, axis) * share
-    return made
+    return np.take(x, low, axis) * (1 - share) + np.take(x, high, axis) * share
 
 
 def bilinear(x: Array, size: Sequence[int], *_: object) -> Array:

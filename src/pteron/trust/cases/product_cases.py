@@ -59,14 +59,12 @@ def unpacked(packed: Array, scales: Array, group: int, low_first: bool = True) -
     """The weights: (nibble - 8) * scale. Scales are [groups, rows]."""
     nibbles = np.stack([packed & 15, packed >> 4] if low_first else [packed >> 4, packed & 15], -1)
     codes = nibbles.reshape(len(packed), -1).astype(np.float64) - 8
-    made: Array = codes * np.repeat(scales.T, group, 1)[:, : codes.shape[1]]
-    return made
+    return codes * np.repeat(scales.T, group, 1)[:, : codes.shape[1]]
 
 
 def quantized_rows(x: Array, scales: Array, zeros: Array) -> Array:
     codes = np.clip(np.round(x / scales) + zeros, -128, 127)
-    made: Array = (codes - zeros) * scales
-    return made
+    return (codes - zeros) * scales
 
 
 for group, columns, rows in ((32, 132, ROWS), (6, 12, ROWS), (8, MANY, MANY_ROWS)):
@@ -97,8 +95,7 @@ case("pteron.linears_q4gsw",
 def requantized(latent: Array, scales: Array, group: int) -> Array:
     steps = np.repeat(scales.T, group, 1)
     codes = (np.clip(np.round(latent / steps), -8, 7) + 8).astype(np.uint8)
-    made: Array = codes[:, ::2] | (codes[:, 1::2] << 4)
-    return made
+    return codes[:, ::2] | (codes[:, 1::2] << 4)
 
 
 def between_codes(d: Draw, n: int) -> list[Any]:
@@ -136,9 +133,9 @@ def decoded(words: Array, scales: Array, group: int, zero: int, table: Array | N
     codes = ((words.view(np.uint32)[..., None] >> shifts) & 15).reshape(len(words), -1)
     if scales.ndim == 3:  # with minima
         steps, minima = (np.repeat(scales[..., i], group, 1) for i in (0, 1))
-        return np.asarray(codes * steps + minima)
+        return codes * steps + minima
     values = codes.astype(np.float64) - zero if table is None else table[codes]
-    return np.asarray(values * np.repeat(scales, group, 1))
+    return values * np.repeat(scales, group, 1)
 
 
 for shape, table in (((2,), False), ((2, 2), False), ((2,), True)):

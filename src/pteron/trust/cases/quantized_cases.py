@@ -18,8 +18,7 @@ def quantized(x: Array, scale: Any, zero: Any) -> Array:
 
 
 def floats(x: Array, scale: Any, zero: Any) -> Array:
-    made: Array = (x.astype(np.float64) - zero) * scale
-    return made
+    return (x.astype(np.float64) - zero) * scale
 
 
 case("quantized_decomposed.quantize_per_tensor.default", lambda d, n: [d.x(n, 6), 0.03, 3, LOW, HIGH, None],
@@ -78,8 +77,7 @@ def channel_weights(d: Draw, columns: int, depth: int) -> list[Fixed]:
 
 
 def products(x: Array, w: Array, s: Array, bias: Array | None) -> Array:
-    made: Array = floats(x, *IN) @ (w * s[:, None]).T + (0 if bias is None else bias)
-    return made
+    return floats(x, *IN) @ (w * s[:, None]).T + (0 if bias is None else bias)
 
 
 for depth, columns, rows in ((64, 132, (67, 1, 8, 19)), (7, 9, (9, 1, 3)), (16, 520, (1030, 1014))):
@@ -100,8 +98,7 @@ case("et_vk.q8ta_relu.default", lambda d, n: [codes(d, n, 7), 0.03, -3, 0.08, 5]
 
 def windows(w: Array, s: Array, ins: int) -> Array:
     """Weights [outs, window * ins] as [outs, ins, 3, 3]."""
-    made: Array = (w * s[:, None]).reshape(len(w), 3, 3, ins).transpose(0, 3, 1, 2)
-    return made
+    return (w * s[:, None]).reshape(len(w), 3, 3, ins).transpose(0, 3, 1, 2)
 
 
 for outs, sizes, place in ((6, (3, 1), 6), (20, (3, 1), 6), (40, (4, 2), 60)):
