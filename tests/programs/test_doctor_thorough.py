@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pteron
-from pteron.devices import WgpuDevice, open_device
+from pteron.devices import Device, open_device
 from pteron.gpu import executor
 from pteron.measure import examined
 from pteron.measure.examined import Examined
@@ -43,7 +43,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gpu() -> Iterator[WgpuDevice]:
+def gpu() -> Iterator[Device]:
     """This device, with the routes of a GPU."""
     device = open_device()
     take_for(device, "GPU")
@@ -78,7 +78,7 @@ def damage(monkeypatch: pytest.MonkeyPatch, name: str, before: str, after: str) 
     monkeypatch.setattr(executor, "shader_text", text)
 
 
-def error_of(folder: Path, device: WgpuDevice, rows: int) -> float:
+def error_of(folder: Path, device: Device, rows: int) -> float:
     arrays = np.load(folder / "expected.npz")
     with pteron.load(folder / "linear.pte", device=device, tune=False) as program:
         return float(np.abs(program(arrays["x"][:rows]) - arrays["y"][:rows]).max())
@@ -86,7 +86,7 @@ def error_of(folder: Path, device: WgpuDevice, rows: int) -> float:
 
 @pytest.mark.parametrize("what", DAMAGES)
 def test_a_wrong_kernel_is_found_and_avoided(
-    linear: Path, gpu: WgpuDevice, what: str, monkeypatch: pytest.MonkeyPatch,
+    linear: Path, gpu: Device, what: str, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     kernel, before, after, rows = DAMAGES[what]
@@ -109,7 +109,7 @@ def test_a_wrong_kernel_is_found_and_avoided(
 
 
 def test_a_kernel_without_an_alternative_is_told(
-    linear: Path, gpu: WgpuDevice, caplog: pytest.LogCaptureFixture
+    linear: Path, gpu: Device, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pteron.load(linear / "linear.pte", device=gpu, choice=ByName("")) as program:
         routes = program.method()._live.routes[0]
@@ -119,7 +119,7 @@ def test_a_kernel_without_an_alternative_is_told(
     assert "no other kernel can be used" in caplog.text
 
 
-def test_right_kernels_are_trusted(gpu: WgpuDevice) -> None:
+def test_right_kernels_are_trusted(gpu: Device) -> None:
     found = examine(gpu, LINEAR)
     assert found.ok and found.routes > 3 and "can be trusted" in str(found)
 
@@ -145,7 +145,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
 
 
 @pytest.mark.parametrize("entry", ["1", "[]", "{}", '{"day": 1, "results": 2, "wrong": [3]}'])
-def test_a_damaged_note_is_ignored(gpu: WgpuDevice, cache: Path, entry: str) -> None:
+def test_a_damaged_note_is_ignored(gpu: Device, cache: Path, entry: str) -> None:
     examined.write(gpu.adapter, Examined("2026-11-16", 1, {}))
     text = cache.read_text()
     cache.write_text(text[: text.index(": ") + 2] + entry + "}")
