@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from pteron.devices import Device, open_device
 from pteron.errors import DeviceError
@@ -17,6 +18,10 @@ from tests.support.browser import browser
 from tests.support.export import export
 
 __all__ = ["browser"]
+
+# No test depends on how fast the machine is.
+settings.register_profile("pteron", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("pteron")
 
 # What kinds of device routes are chosen by, and which of the features here such a one has.
 KINDS: dict[str, Callable[[frozenset[str]], frozenset[str]]] = {

@@ -126,7 +126,7 @@ def mixtures(draw: st.DrawFn) -> Mixture:
     return list(zip(chosen, counts, strict=True))
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(calls=st.lists(mixtures(), min_size=1, max_size=3), seed=st.integers(0, 99))
 def test_any_mixture_equals_each_alone(pair: Conversations, calls: list[Mixture], seed: int) -> None:
     device = pair.together.program.device

@@ -72,23 +72,19 @@ def handmade(*parts: tuple[str, int | float | bytes]) -> bytes:
 
 class TestRoundTrip:
     @given(records(schema.Program))
-    @settings(deadline=None)
     def test_programs(self, program: schema.Program) -> None:
         data = encode(program, identifier=b"ET12")
         assert decode(schema.Program, memoryview(data), identifier=b"ET12", what="program") == program
 
     @given(records(vulkan.VkGraph))
-    @settings(deadline=None)
     def test_graphs(self, graph: vulkan.VkGraph) -> None:
         assert read(vulkan.VkGraph, write(graph)) == graph
 
     @given(records(ptd.FlatTensor))
-    @settings(deadline=None)
     def test_flat_tensors(self, flat_tensor: ptd.FlatTensor) -> None:
         assert read(ptd.FlatTensor, write(flat_tensor)) == flat_tensor
 
     @given(records(schema.Tensor))
-    @settings(deadline=None)
     def test_unaligned_buffers_are_read(self, tensor: schema.Tensor) -> None:
         shifted = memoryview(b"?" + write(tensor))[1:]
         assert decode(schema.Tensor, shifted, identifier=b"TEST", what="test") == tensor
@@ -292,7 +288,7 @@ class TestDamage:
         self.refused(Forest, data, r"Node\.numbers .* shared beyond")
 
     @given(records(schema.Program))
-    @settings(deadline=None, max_examples=20)
+    @settings(max_examples=20)
     def test_every_truncation(self, program: schema.Program) -> None:
         data = memoryview(write(program))
         for size in range(0, len(data), 3):
