@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser.frozen import COUNT, REPLAY, freeze_recording, outputs_of, write_page
+from tests.browser.small_models import MODELS, record_model
 from tests.conftest import Once
 from tests.dynamic_shape.recording import Recording, record
 from tests.dynamic_shape.table import CASES, Case
@@ -50,7 +51,19 @@ def test_results_equal_torch_at_every_live_shape(case: Case, page: Any, folder: 
     recording = Recording(once(f"cases/{case.name}", lambda folder: record(case, folder)))
     variant = "software" if case.name in SLOW_ON_THE_CPU or CASES.index(case) % 5 == 0 else "gpu"
     freeze_recording(recording, folder / case.name, case.name in ANY_SIZE, variants=[variant])
-    result = page.evaluate(REPLAY, f"{case.name}/")
+    check(page, case.name, recording, variant)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_equals_torch_at_every_live_shape(name: str, page: Any, folder: Path, once: Once) -> None:
+    recording = Recording(once(f"pages/{name}", lambda folder: record_model(name, folder)))
+    freeze_recording(recording, folder / name, True, variants=["software"])
+    check(page, name, recording, "software")
+
+
+def check(page: Any, name: str, recording: Recording, variant: str) -> None:
+    """Make the recorded calls in the page, and compare their outputs."""
+    result = page.evaluate(REPLAY, f"{name}/")
     assert result["variant"] == variant
     assert result["same"], "a call created buffers, bind groups or pipelines"
     assert len(result["outputs"]) == len(recording.calls) > 1

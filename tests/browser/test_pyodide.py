@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.browser.pyodide_page import PyodidePage, pyodide
+from tests.browser.small_models import MODELS, record_model
 from tests.conftest import Once
-from tests.dynamic_shape.recording import Recording, record, write
+from tests.dynamic_shape.recording import Recording, record
 from tests.dynamic_shape.table import CASES, Case
 from tests.support import DATA
 from tests.support.compare import disagreements
@@ -18,12 +19,6 @@ from tests.support.compare import disagreements
 __all__ = ["pyodide"]
 
 pytestmark = pytest.mark.browser
-
-MODELS = [
-    "mlp",
-    "conv net, batched",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("lstm", "transformer encoder", "bert", "gpt")),
-]
 
 # One loaded program for the tests of calls that are refused.
 RMS = """
@@ -72,21 +67,6 @@ def test_the_table_equals_torch_at_every_live_shape(case: Case, pyodide: Pyodide
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_equals_torch_at_every_live_shape(name: str, pyodide: PyodidePage, once: Once) -> None:
     check(pyodide, Recording(once(f"pages/{name}", lambda folder: record_model(name, folder))))
-
-
-def record_model(name: str, folder: Path) -> None:
-    import torch
-
-    from tests.models import zoo
-    from tests.support.calls import eager
-    from tests.support.export import export
-
-    model = zoo.MODELS[name]
-    torch.manual_seed(0)
-    module = model.make().eval()
-    program = export(module, model.inputs(model.sizes[0]), model.dynamic_shapes)
-    calls = eager(module, map(model.inputs, (*model.sizes, *reversed(model.sizes))))
-    write(folder, program, calls, 1e-4)
 
 
 def test_a_wrong_result_is_detected(pyodide: PyodidePage, once: Once, tmp_path: Path) -> None:

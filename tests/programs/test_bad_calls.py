@@ -164,7 +164,7 @@ BAD_CALLS = [
         "keys shorter than queries",
         "cached_attention",
         lambda q, k, v, p: (q[:, :5], k[:, :4], v[:, :5], p),
-        "sdpa_with_kv_cache.default (node 1): query and key must have the same length",
+        "sdpa_with_kv_cache.default (node 1): query, key and value must have the same length",
     ),
     Bad(
         "position beyond the frequency table",

@@ -14,8 +14,10 @@ import pytest
 from pteron.errors import InputError, UnsupportedError
 from pteron.ir.dispatch import GPU
 from pteron.ir.values import Graph
+from pteron.program import lower_all
+from pteron.pte.file import ProgramFile
 from pteron.web.freeze import browser_text, freeze
-from pteron.web.live_points import MOST_POINTS, Integers, live_points
+from pteron.web.live_points import MOST_POINTS, Integers, choose_axes, live_points
 from pteron.web.program_files import write_program
 from pteron.web.variants import VARIANTS, Variant
 from tests.support import DATA
@@ -95,6 +97,12 @@ def test_dimensions_that_must_be_equal_move_together() -> None:
     found = live(graph, features={GPU})
     shapes = [(point[x.id], point[y.id]) for point in live_points(found, Integers.of(found))]
     assert all(a == b for a, b in shapes) and len(shapes) == 7 * 5
+
+
+def test_queries_keys_and_values_of_a_call_have_one_length() -> None:
+    with ProgramFile.open(DATA / "sdpa_dyn.pte") as file:
+        (axis,) = choose_axes(live(lower_all(file)["forward"], features={GPU}), None)
+    assert len(axis.dims) == 3 and axis.sizes == tuple(range(65))
 
 
 def test_equal_parameters_are_stored_once() -> None:

@@ -249,7 +249,10 @@ def _updating_attention(
     *rest: Any,
 ) -> list[Route]:
     """Store this call's keys and values in the caches. Then `cached_attention`, which takes the rest."""
-    check(q.rank == 4 and k.rank == 4 and q.shape[1] == k.shape[1], "query and key must have the same length")
+    check(
+        q.rank == k.rank == v.rank == 4 and q.shape[1] == k.shape[1] == v.shape[1],
+        "query, key and value must have the same length",
+    )
     updates = [cache_update(k, key_cache, start_pos), cache_update(v, value_cache, start_pos)]
     routes = cached_attention(q, key_cache, value_cache, start_pos, *rest)
     return [replace(route, dispatches=[*updates, *route.dispatches]) for route in routes]
