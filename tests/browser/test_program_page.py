@@ -130,7 +130,7 @@ def test_the_page_of_a_program(browser: Any, tmp_path: Path) -> None:
         shapes = page.locator("[id^=shape-]").all_inner_texts()
         assert ["[1, 7, " in shape for shape in shapes] == [True, True, True, False, False]
         page.get_by_role("button", name="Run").click()
-        page.locator("#outputs canvas").wait_for()
+        page.locator("#outputs canvas").first.wait_for()
         assert "[1, 7, " in page.locator("#outputs").inner_text()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         page.evaluate("navigator.serviceWorker.ready.then(() => 1)")
