@@ -23,26 +23,41 @@ from pteron.cli.map_file import map_file
 from pteron.cli.profile import profile
 from pteron.cli.run import run
 from pteron.cli.serve import serve
-from pteron.cli.terminal import complain, in_words
+from pteron.cli.terminal import complain, in_words, print_json
 from pteron.cli.tune import tune
 from pteron.cli.verify import verify
 from pteron.cli.view import view
 from pteron.cli.web import web
 from pteron.errors import PteronError
 
+# click's exception for bad arguments. New versions of typer have a click of their own.
+UsageProblem: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
 
 class Commands(TyperGroup):
-    """Prints errors that a user can cause as one line. Other errors keep their traceback."""
+    """Prints errors that a user can cause as one line, or as JSON. Other errors keep their traceback."""
 
     def invoke(self, ctx: Any) -> Any:
+        as_json = "--json" in (*ctx._protected_args, *ctx.args)
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
             raise  # the reader closed the pipe; click sets the exit code
+        except UsageProblem as error:
+            if not as_json:
+                raise
+            told: Any = error
+            print_json({"error": told.format_message()})
+            raise typer.Exit(told.exit_code) from None
         except (PteronError, OSError) as error:
             if ctx.params.get("traceback"):
                 raise
-            complain(in_words(error))
+            if as_json:
+                print_json({"error": in_words(error)})
+            else:
+                complain(in_words(error))
             raise typer.Exit(1) from None
 
 

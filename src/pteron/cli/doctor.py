@@ -46,7 +46,7 @@ class Checkup:
 
     adapter: Adapter
     error: str | None
-    examined: Examined | None
+    examined: Examined | None = None
 
     @property
     def is_well(self) -> bool:
