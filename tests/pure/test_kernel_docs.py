@@ -64,7 +64,7 @@ def test_registers_are_the_most_words_in_scope() -> None:
         (INTEL, 64, 20, 9 << 10, 8),  # 16 KiB are granted
         (INTEL, 64, 129, 0, 0),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "name", str(value)),
 )
 def test_resident_workgroups(gpu: GpuClass, lanes: int, needed: int, nbytes: int, groups: int) -> None:
     assert gpu.resident_groups(lanes, needed, nbytes) == groups
