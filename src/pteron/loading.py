@@ -140,6 +140,11 @@ async def load_async(
             return AsyncProgram(await off_loop(partial(_program, lowered, opened, owns_device=True)))
 
 
+def load_file(file: ProgramFile, device: Device) -> Program:
+    """Load an open file onto an open device, with the default options of `load`. The caller closes both."""
+    return _program(_lower_file(file, None, [], _Options()), device, owns_device=False)
+
+
 @dataclass(frozen=True, slots=True)
 class _Lowered:
     """An open file, its graphs, and how it was asked for."""
@@ -155,10 +160,14 @@ def _lower(source: Any, paths: list[Any], options: _Options) -> _Lowered:
     """Everything before a device is opened: a bad file needs none."""
     file = ProgramFile.open(source, paths)
     with _closed_on_failure(file):
-        segments = options.segments
-        batching = Batching(segments) if isinstance(segments, int) else segments
-        graphs = lower_all(file, options.fuse, options.max_nodes, options.kv_dtype, batching)
-        return _Lowered(file, graphs, source, paths, options)
+        return _lower_file(file, source, paths, options)
+
+
+def _lower_file(file: ProgramFile, source: Any, paths: list[Any], options: _Options) -> _Lowered:
+    segments = options.segments
+    batching = Batching(segments) if isinstance(segments, int) else segments
+    graphs = lower_all(file, options.fuse, options.max_nodes, options.kv_dtype, batching)
+    return _Lowered(file, graphs, source, paths, options)
 
 
 def _program(lowered: _Lowered, device: Device, owns_device: bool) -> Program:

@@ -124,7 +124,7 @@ class Program:
         """Free a method. Its next use loads it again."""
         with self._lock:
             method = self._methods.pop(name)
-            self._planned[name] = plan(method.graph, self.device.route_features, self._choice)
+            self._planned[name] = plan(method.graph, self.device.route_features, self._choice, self._wrong)
             method.close()
 
     def _load(self, live: LiveGraph) -> Method:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import pteron
+from pteron.compat.executorch import Runtime
 from pteron.devices import Device, open_device
 from pteron.gpu import executor
 from pteron.measure import examined
@@ -84,6 +85,15 @@ def error_of(folder: Path, device: Device, rows: int) -> float:
         return float(np.abs(program(arrays["x"][:rows]) - arrays["y"][:rows]).max())
 
 
+def error_of_twin(folder: Path, device: Device, rows: int) -> float:
+    """The same through the interface of `executorch.runtime`."""
+    arrays = np.load(folder / "expected.npz")
+    runtime = Runtime()
+    runtime._device = device
+    method = runtime.load_program(folder / "linear.pte").load_method("forward")
+    return float(np.abs(method.execute([arrays["x"][:rows]])[0] - arrays["y"][:rows]).max())
+
+
 @pytest.mark.parametrize("what", DAMAGES)
 def test_a_wrong_kernel_is_found_and_avoided(
     linear: Path, gpu: Device, what: str, monkeypatch: pytest.MonkeyPatch,
@@ -102,6 +112,7 @@ def test_a_wrong_kernel_is_found_and_avoided(
     examined.write(gpu.adapter, Examined("2026-11-16", found.results, found.wrong))
     with caplog.at_level(logging.WARNING):
         assert error_of(linear, gpu, rows) < 1e-4
+    assert error_of_twin(linear, gpu, rows) < 1e-4
     assert kernel in caplog.text and "other kernels are used: aten.linear.default" in caplog.text
 
     examined.forget(gpu.adapter)

@@ -28,6 +28,7 @@ from pteron.compat.etdump_recorder import EtdumpRecorder
 from pteron.devices import Device, open_device
 from pteron.errors import PteronError
 from pteron.ir.op import registered
+from pteron.loading import load_file
 from pteron.lower.instructions import VULKAN_BACKEND
 from pteron.lower.kernel_calls import kernel_names
 from pteron.pte import schema
@@ -199,8 +200,7 @@ class Program:
                 plan = self._file.plan(name)
                 with _as_runtime_errors():
                     if self._program is None:
-                        graphs = pteron.program.lower_all(self._file)
-                        self._program = pteron.program.Program(self._file, graphs, self._runtime.device())
+                        self._program = load_file(self._file, self._runtime.device())
                     self._methods[name] = Method(self._program.method(name), plan, self._recorder)
             return self._methods[name]
 
