@@ -197,7 +197,7 @@ def test_inspect_shows_a_file_that_cannot_run(tmp_path):
     ("arguments", "code", "message"),
     [
         (["nope.pte"], 1, "No such file"),
-        ([RMS, "--live", "200"], 1, "at most 128"),
+        ([RMS, "--live", "200"], 1, "from 1 to 128"),
         ([RMS, "--live", "1,1,7,64"], 2, "name the input"),
         ([RMS, "--live", "many"], 2, "is not a shape"),
         ([RMS, "--method", "backward"], 2, "the methods are forward"),

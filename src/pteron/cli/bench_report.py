@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
+from pteron.cli.output_places import prepare_file
 from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
@@ -17,8 +18,7 @@ def write_report(path: Path, seconds: float, wanted: str | None, as_json: bool) 
     from pteron.devices import open_device
     from pteron.measure.kernel_report import make_report
 
-    with path.open("a", encoding="utf-8"):  # a path that cannot be written is found before the measurement
-        pass
+    prepare_file(path)
     device = open_device(wanted)
     try:
         with steps("measuring the device") as progress:

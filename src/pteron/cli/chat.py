@@ -16,6 +16,7 @@ from rich.text import Text
 from pteron.cli import common, language, sampling_flags
 from pteron.cli.chat_input import line_reader, read_message
 from pteron.cli.language import ModelSource, located, opened, show
+from pteron.cli.output_places import prepare_file
 from pteron.cli.progress import PromptBar
 from pteron.cli.sampling_flags import Policy, SamplingFlags
 from pteron.cli.terminal import complain, console, grid, in_words, nbytes, plural
@@ -47,6 +48,7 @@ def chat(
     device: language.DeviceName = None,
 ) -> None:
     """Chat with a language model. /help lists the commands. Ctrl-C stops an answer; Ctrl-D quits."""
+    prepare_file(session)
     options = flags.options()
     options["context_policy"] = policy.value
     with opened(ModelSource(located(model, from_hub), tokenizer, data, device, context, kv_dtype)) as llm:

@@ -27,6 +27,9 @@ Shapes: TypeAlias = Annotated[
         help="The live shape of a tensor input that has no file, such as 1,7,64. Default: the largest.",
     ),
 ]
+LiveSize: TypeAlias = Annotated[
+    int | None, typer.Option("--live", "-l", min=1, help="The size of every dynamic dimension.")
+]
 Random: TypeAlias = Annotated[bool, typer.Option("--random", "-r", help="Random inputs instead of zeros.")]
 Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="The seed of the random inputs.")]
 MethodName: TypeAlias = Annotated[str, typer.Option("--method", "-m", help="The method to call.")]

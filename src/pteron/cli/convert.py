@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pteron.cli import language
+from pteron.cli.output_places import prepare_file
 from pteron.cli.progress import conversion_bar
 from pteron.cli.terminal import console, nbytes
 
@@ -50,6 +51,7 @@ def convert(
     """Convert a language model or an embedder to a .pte program, with the weights of the file."""
     from pteron.llm import convert as convert_model
 
+    prepare_file(output)
     source = language.located(model, from_hub)
     with conversion_bar() as report:
         made = convert_model(

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from pteron.cli import language, map_file
+from pteron.cli.output_places import prepare_file
 
 
 def embed(
@@ -71,6 +72,7 @@ def _embed_texts(
 
     if output is not None and output.suffix != ".npy":
         raise typer.BadParameter(f"{output}: vectors are written as .npy")
+    prepare_file(output)
     given = texts or sys.stdin.read().splitlines()
     device = devices[0] if devices else None
     with load_embedder(language.ready(model), tokenizer=tokenizer, device=device) as embedder:

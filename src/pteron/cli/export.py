@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pteron.cli.output_places import prepare_file
 from pteron.cli.terminal import console
 
 
@@ -47,6 +48,7 @@ def export(
     from pteron.exporting.api import exporters
 
     exporters()  # report missing packages before the user's file, which imports torch too
+    prepare_file(output)
     module, example_inputs, *rest = make(factory)
     made = export_module(
         module,

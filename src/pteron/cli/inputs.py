@@ -50,6 +50,9 @@ def live_shapes(method: Method, live: int | None, shapes: Sequence[str]) -> list
     """The `--shape` arguments, and `--live` for the other inputs: the size of every dynamic dimension."""
     if live is None:
         return list(shapes)
+    most = max((info.max_shape[d] for info in method.inputs for d in info.dynamic_dims), default=live)
+    if live > most:
+        raise typer.BadParameter(f"--live {live}: expected a size from 1 to {most}")
     tensors = [info.name for info in method.inputs if info.is_tensor]
     given = in_order(shapes, tensors, "--shape")
     for info in method.inputs:

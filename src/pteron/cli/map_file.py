@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from pteron.cli import common, language
+from pteron.cli.output_places import prepare_file, prepare_folder
 from pteron.cli.progress import progress_console
 from pteron.cli.terminal import plural
 
@@ -137,6 +138,7 @@ def map_file(
     )
     job = FileJob(source, output, options, on_error.value, chosen(keep), part_rows, restart)
     if ray:
+        prepare_output(job)
         from pteron.ray import map_file_on_ray
 
         map_file_on_ray(model, job, actors=actors, address=address)
@@ -148,6 +150,7 @@ def run_with_progress(model: Path, job: FileJob) -> None:
     """Run a job in this process, with a progress bar. After Ctrl-C, say how to continue."""
     from pteron.data import open_mapper, open_table, run_job
 
+    prepare_output(job)
     reader = open_table(job.source)
     mapper = open_mapper(language.ready(model) if _is_text(job.options) else model, job.options)
     try:
@@ -161,6 +164,10 @@ def run_with_progress(model: Path, job: FileJob) -> None:
     if bad:
         what = "left out" if job.on_error == "skip" else "without a result"
         progress_console().print(f"{plural(bad, 'row')} {what}", style="yellow")
+
+
+def prepare_output(job: FileJob) -> None:
+    (prepare_folder if job.is_folder else prepare_file)(job.output)
 
 
 def chosen(keep: Sequence[str] | None) -> tuple[str, ...] | None:

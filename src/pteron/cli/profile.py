@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common
+from pteron.cli.output_places import prepare_file
 from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_json
 
@@ -28,9 +29,7 @@ def profile(
     model: common.Model,
     inputs: common.Inputs = None,
     shapes: common.Shapes = None,
-    live: Annotated[
-        int | None, typer.Option("--live", "-l", min=1, help="The size of every dynamic dimension.")
-    ] = None,
+    live: common.LiveSize = None,
     random: common.Random = False,
     seed: common.Seed = 0,
     method: common.MethodName = "forward",
@@ -51,6 +50,7 @@ def profile(
     from pteron.loading import load
     from pteron.measure import profile as profiling
 
+    prepare_file(trace)
     with steps(f"loading {model.name}") as report, load(model, data_path=data, device=device) as program:
         common.check_method(method, program.method_names)
         loaded = program.method(method)

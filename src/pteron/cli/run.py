@@ -13,6 +13,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common
+from pteron.cli.output_places import prepare_file, prepare_folder
 from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, plural, print_json, shape
 
@@ -41,6 +42,7 @@ def run(
     """Run a .pte file."""
     if random and ones:
         raise typer.BadParameter("--random and --ones cannot be used together")
+    (prepare_file if _is_file(output) else prepare_folder)(output)
     fill = "random" if random else "ones" if ones else "zeros"
     from pteron.cli.inputs import make_inputs
     from pteron.loading import load
@@ -98,6 +100,10 @@ def _call(
     )
 
 
+def _is_file(output: Path | None) -> bool:
+    return output is not None and output.suffix in (".npy", ".npz")
+
+
 def _save(outputs: Mapping[str, Any], where: Path) -> list[Path]:
     import numpy as np
 
@@ -107,7 +113,6 @@ def _save(outputs: Mapping[str, Any], where: Path) -> list[Path]:
     if where.suffix == ".npy":
         np.save(where, *outputs.values())
         return [where]
-    where.mkdir(parents=True, exist_ok=True)
     paths = [where / f"{name}.npy" for name in outputs]
     for path, value in zip(paths, outputs.values(), strict=True):
         np.save(path, value)

@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common
+from pteron.cli.output_places import prepare_folder
 from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
@@ -21,9 +22,7 @@ def verify(
     model: common.Model,
     inputs: common.Inputs = None,
     shapes: common.Shapes = None,
-    live: Annotated[
-        int | None, typer.Option("--live", "-l", min=1, help="The size of every dynamic dimension.")
-    ] = None,
+    live: common.LiveSize = None,
     seed: common.Seed = 0,
     method: common.MethodName = "forward",
     against: Annotated[
@@ -56,6 +55,7 @@ def verify(
     from pteron.loading import load
     from pteron.verifying import verify as run
 
+    prepare_folder(save)
     with steps(f"loading {model.name}") as report, load(model, data_path=data, device=device) as program:
         common.check_method(method, program.method_names)
         loaded = program.method(method)

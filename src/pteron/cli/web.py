@@ -14,6 +14,7 @@ from rich.text import Text
 from pteron.cli import common, language
 from pteron.cli.arguments import split_name
 from pteron.cli.language import located, ready
+from pteron.cli.output_places import prepare_folder
 from pteron.cli.progress import progress_console
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def web(
     from pteron.web.site import write_site
 
     say = progress_console()
+    prepare_folder(folder)
     source = located(model, from_hub)
     file = ready(source, context)
     write_site(

@@ -400,10 +400,13 @@ class _Model:
                 f"one size sets all dynamic dimensions, but those of method '{self.graph.name}' {why}: "
                 "give whole shapes, such as input0=1,7,64"
             )
+        largest = most.pop()
+        if not 1 <= size <= largest:
+            raise InputError(
+                f"the size of all dynamic dimensions is {size}, expected a size from 1 to {largest}"
+            )
         dims = self.dims.get(_id(port.value), ())
-        shape = tuple(size if d in dims else n for d, n in enumerate(port.max_shape))
-        check_shape(port, shape)
-        return shape
+        return tuple(size if d in dims else n for d, n in enumerate(port.max_shape))
 
     def _node(self, index: int) -> NodeInfo:
         node, plan = self.graph.nodes[index], self.live.plans[index]
