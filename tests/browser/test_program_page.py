@@ -120,6 +120,39 @@ def test_a_closed_program(page: Any) -> None:
     assert page.evaluate(CLOSED) == "the program is closed"
 
 
+LOST = """async () => {
+  const { load } = await import("./runtime/pteron.js");
+  const request = GPUAdapter.prototype.requestDevice, map = GPUBuffer.prototype.mapAsync;
+  let device;
+  GPUAdapter.prototype.requestDevice = async function (...args) {
+    return device = await request.apply(this, args);
+  };
+  const input0 = {data: new Float32Array(448).fill(1), shape: [1, 1, 7, 64]};
+  const run = (program) => program.run({input0}).then(({output0}) => [...output0.data], String);
+  const program = await load("rms/model.json"), before = await run(program);
+  GPUBuffer.prototype.mapAsync = function (...args) {
+    const mapped = map.apply(this, args);
+    device.destroy();
+    return mapped;
+  };
+  const during = await run(program);
+  GPUBuffer.prototype.mapAsync = map;
+  const later = await run(program), again = await load("rms/model.json"), after = await run(again);
+  GPUAdapter.prototype.requestDevice = request;
+  again.close();
+  return {before, during, later, after};
+}"""
+
+
+def test_a_lost_device_is_reported_and_the_next_load_works(page: Any) -> None:
+    """The device is destroyed while a call reads its result."""
+    result = page.evaluate(LOST)
+    for text in (result["during"], result["later"]):
+        assert text.startswith("DeviceLost: call: the GPU was lost: ")
+        assert text.endswith(": load the program again")
+    assert result["after"] == result["before"]
+
+
 def test_the_page_of_a_program(browser: Any, tmp_path: Path) -> None:
     site = tmp_path / "site"
     write_site(DATA / "sdpa_dyn.pte", site, name="attention", chat=False, variants=["gpu"])

@@ -127,9 +127,9 @@ def serve_folder(folder: Path, port: int, say: Any) -> None:
     handler = partial(_Files, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         address = f"http://localhost:{server.server_port}/"
-        say.print(Text(f"{address} (Ctrl-C ends it)"))
-        webbrowser.open(address)
         try:
+            say.print(Text(f"{address} (Ctrl-C ends it)"))
+            webbrowser.open(address)
             server.serve_forever()
         except KeyboardInterrupt:
             say.print()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from importlib.util import find_spec
 from typing import Any, TypeAlias
 
@@ -46,6 +47,12 @@ class ChatTemplate:
             )
         except WorkFailed as error:
             raise PteronError(f"{name} cannot be read: {error}") from None
+
+    @cached_property
+    def control_tokens(self) -> list[str]:
+        """The texts of the tokens that `render_parts` keeps out of messages."""
+        tokens: list[str] = self._worker.call("control_tokens", blame=self.name, number=self._number)
+        return tokens
 
     def render(
         self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **variables: Any

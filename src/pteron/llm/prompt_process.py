@@ -111,7 +111,7 @@ class Template:
         self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any], as_text: bool
     ) -> list[str]:
         """The text in parts. With `as_text`, no part has a complete control token from a message."""
-        if as_text and self._controls:
+        if as_text and self.controls:
             messages, variables = self._marked(messages), self._marked(variables)
         given = {"tools": None, "documents": None, **self._variables, **variables, "messages": messages}
         pieces, length = [], 0
@@ -135,10 +135,10 @@ class Template:
     @cached_property
     def _beginnings(self) -> re.Pattern[str]:
         """Matches the first character of a control token. Tokens may overlap, so it consumes no more."""
-        return re.compile("(?=" + "|".join(map(re.escape, self._controls)) + ").", re.DOTALL)
+        return re.compile("(?=" + "|".join(map(re.escape, self.controls)) + ").", re.DOTALL)
 
     @cached_property
-    def _controls(self) -> list[str]:
+    def controls(self) -> list[str]:
         """The tokens with a meaning for the model, which no message may write.
 
         They are the special tokens, the named tokens (such as bos_token), and those that the template writes.
@@ -229,6 +229,9 @@ class Tasks:
     def encode(self, parts: list[str], special: bool, most: int | None) -> list[int] | None:
         assert self._tokenizer
         return self._tokenizer.encode(parts, special, most)
+
+    def control_tokens(self, number: int) -> list[str]:
+        return self._templates[number].controls
 
     def render(self, number: int, messages: list[Any], variables: dict[str, Any], as_text: bool) -> list[str]:
         return self._templates[number].render(messages, variables, as_text)

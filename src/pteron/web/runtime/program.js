@@ -18,8 +18,7 @@ export class Program {
     this.#stateBuffers = new Set(plan.states.map(([buffer]) => buffer));
     for (const point of plan.points) this.#points.set(point.at.join(), point);
     device.lost.then(({ reason, message }) => {
-      this.#failure ??= reason === "destroyed" ? new PteronError("the program is closed")
-        : new DeviceLost(`the GPU was lost: load the program again: ${message}`);
+      this.#failure ??= new DeviceLost(`call: the GPU was lost: ${message || reason}: load the program again`);
     });
     device.addEventListener("uncapturederror", ({ error }) => { this.#failure ??= new DeviceError(error.message); });
   }
@@ -141,7 +140,7 @@ export class Program {
       try {
         await staging.mapAsync(GPUMapMode.READ, 0, nbytes);
       } catch (error) {
-        await Promise.resolve();  // the reason of a lost device arrives first
+        await this.#device.queue.onSubmittedWorkDone().catch(() => {});  // a lost device is reported before it
         this.#check();
         throw new DeviceError(`the result cannot be read: ${error.message}`);
       }

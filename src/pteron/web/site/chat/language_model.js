@@ -1,7 +1,7 @@
 // A language model: a frozen program, its tokenizer and its chat template.
 
-import { Template } from "./vendor/jinja.js";
 import { Tokenizer } from "./vendor/tokenizers.js";
+import { Prompts } from "./prompts.js";
 import { InputError, load } from "./pteron/pteron.js";
 import { Sampler } from "./sampler.js";
 
@@ -22,7 +22,7 @@ export class LanguageModel {
     this.facts = facts;
     this.name = facts.name;
     this.tokenizer = tokenizer;
-    this.template = facts.chat_template ? new Template(facts.chat_template) : null;
+    this.prompts = new Prompts(tokenizer, facts);
     this.tokens = [];  // those in the KV caches
     const [tokens, positions] = program.inputs;
     this.names = { tokens: tokens.name, positions: positions.name, logits: program.outputs[0].name };
@@ -30,19 +30,12 @@ export class LanguageModel {
     this.lengths = place < 0 ? [1] : [...new Set(program.points.map((at) => at[place]))].filter((n) => n > 0).sort((a, b) => b - a);
   }
 
-  /** The tokens of a conversation. Without a template, the last message is the prompt. */
-  encode(messages) {
-    if (!this.template) return this.tokenizer.encode(messages.at(-1).content).ids;
-    const text = this.template.render({ messages, add_generation_prompt: true, tools: null, documents: null, ...this.facts.special_tokens });
-    return this.tokenizer.encode(text, { add_special_tokens: false }).ids;
-  }
-
   /**
    * The answer to a conversation, as {text, tokens, note}.
    * @param {{signal?: AbortSignal, max_tokens?: number}} options and those of `Sampler`
    */
   async *answer(messages, options = {}) {
-    const prompt = this.encode(messages), room = this.facts.context_length;
+    const prompt = this.prompts.encode(messages), room = this.facts.context_length;
     if (!prompt.length) throw new InputError("the prompt is empty: the model needs at least one token");
     if (prompt.length > room) throw new InputError(`the prompt has ${prompt.length} tokens, but the model's context has ${room}`);
     const sampler = new Sampler(options), text = [...prompt], decoder = new Detokenizer(this.tokenizer);
