@@ -79,7 +79,7 @@ def delegate_of(*operators: str) -> vulkan.VkGraph:
 def test_valid_programs_can_run(path: Path) -> None:
     report = pteron.check(path)
     assert report.runs and not report.findings
-    assert report.methods == ("forward",)
+    assert "forward" in report.methods
     assert report.operators > 0
 
 
