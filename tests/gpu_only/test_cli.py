@@ -116,7 +116,6 @@ def test_run_for_people():
     text = pteron_cli("run", RMS, "--shape", "1,1,7,64", "--random", "--repeat", "2").stdout
     for part in ("(1, 1, 7, 64)", "min", "max", "mean", "best", "0 allocations, 0 compilations"):
         assert part in text
-    assert max(map(len, text.splitlines())) <= 100
 
 
 @pytest.mark.parametrize(
@@ -175,7 +174,6 @@ def test_inspect_for_people():
     ):
         assert part in text
     assert "(1, 5, 8, 16)" in text
-    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_inspect_takes_whole_shapes():
@@ -212,6 +210,18 @@ def test_inspect_needs_no_adapter():
     assert result.returncode == 0 and "rms_norm" in result.stdout, result.stderr
 
 
+def test_a_row_is_one_line_in_a_pipe():
+    """Nothing is wrapped or cut, however long the cells are."""
+    lines = pteron_cli("inspect", ATTENTION, "--live", "5").stdout.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("Nodes at this live shape"))
+    nodes = answer("inspect", ATTENTION, "--live", "5")["methods"][0]["nodes"]
+    rows = [(node, dispatch) for node in nodes for dispatch in node["dispatches"] or [None]]
+    shown = lines[start + 2 :]  # after the title and the header
+    assert len(shown) == len(rows) and max(map(len, shown)) > 100
+    for line, (_, dispatch) in zip(shown, rows, strict=True):
+        assert dispatch is None or all(f"{name}=" in line for name in dispatch["params"])
+
+
 # -- devices and doctor ---------------------------------------------------------------------------
 
 
@@ -229,7 +239,6 @@ def test_doctor_runs_a_kernel_on_every_adapter():
     assert told["adapters"][0]["limits"]["max-storage-buffer-binding-size"] >= 128 << 20
     text = pteron_cli("doctor").stdout
     assert "This machine can run programs" in text and told["adapters"][0]["driver"] in text
-    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_without_an_adapter_all_commands_give_advice():

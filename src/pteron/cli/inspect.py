@@ -196,7 +196,7 @@ def _node_rows(node: NodeInfo) -> Iterator[tuple[object, ...]]:
     if not node.dispatches:
         yield (*lead, "", "", "")
     for number, dispatch in enumerate(node.dispatches):
-        route = "" if node.route == "only" or number else f"\n[{node.route}]"
+        route = "" if node.route == "only" or number else f" [{node.route}]"
         x, y, z = dispatch.grid
         size = f"{x}×{y}×{z}" if z > 1 else f"{x}×{y}" if y > 1 else f"{x}"
         yield (*lead, dispatch.kernel + route, size, Text(_params(dispatch), style="dim"))

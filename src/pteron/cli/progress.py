@@ -10,12 +10,15 @@ from typing import Any, TypeAlias
 
 from rich.console import Console
 
+from pteron.cli.terminal import PIPE_WIDTH
+
 Report: TypeAlias = Callable[[str, int, int], None]  # what is being done, steps done, all steps
 
 
 def progress_console() -> Console:
     """A console on stderr, so that stdout contains only the answer."""
-    return Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False)
+    return console if console.is_terminal else Console(stderr=True, highlight=False, width=PIPE_WIDTH)
 
 
 @contextmanager

@@ -14,12 +14,13 @@ from rich.text import Text
 
 from pteron.errors import PteronError
 
-WIDTH = 100
+WIDTH = 100  # at most on a terminal, so that tables stay readable
+PIPE_WIDTH = 100_000  # in pipes and files no line is wrapped: one row is one line, for grep and awk
 
 
 def console() -> Console:
-    """The console for tables. Its width is limited, so that tables stay readable."""
-    width = min(Console().width, WIDTH) if sys.stdout.isatty() else WIDTH
+    """The console for tables."""
+    width = min(Console().width, WIDTH) if sys.stdout.isatty() else PIPE_WIDTH
     return Console(width=width, highlight=False, markup=False)
 
 
