@@ -104,7 +104,7 @@ def test_commands(source: Path, tmp_path: Path) -> None:
     made = run("generate", str(source), "-p", "hello", "-n", "2", "--temp", "0", "-q")
     assert made.exit_code == 0, made.output
     listed = run("cache", "list")
-    assert "tiny-" in listed.output and "1 models" in listed.output
+    assert "tiny-" in listed.output and "1 model," in listed.output
     assert "freed" in run("cache", "clear").output
     assert names() == []
     refused = run("run", str(source))

@@ -6,37 +6,49 @@ from datetime import datetime
 
 import typer
 
-from pteron.cli.terminal import console, nbytes
+from pteron.cli import common
+from pteron.cli.terminal import console, grid, nbytes, plural, print_json
 from pteron.extras import needs
 
 app = typer.Typer(help="Show or clear the models that were converted.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_models() -> None:
+def list_models(as_json: common.AsJson = False) -> None:
     """Show the converted models, the most recently used first."""
-    from rich.table import Table
-
     with needs("llm", "to convert models"):
         from pteron.llm.gguf import conversion_cache as cache
     found = cache.entries()
-    table = Table("model", "size", "last used", box=None)
-    for entry in found:
-        table.add_row(
-            entry.path.name, nbytes(entry.nbytes), f"{datetime.fromtimestamp(entry.used):%Y-%m-%d %H:%M}"
-        )
-    if found:
-        console().print(table)
     total = sum(entry.nbytes for entry in found)
-    console().print(
-        f"{cache.folder()}: {len(found)} models, {nbytes(total)} of at most {nbytes(cache.limit())} "
-        f"({cache.LIMIT_VARIABLE} changes that)"
-    )
+    if as_json:
+        models = [
+            {
+                "name": entry.path.name,
+                "nbytes": entry.nbytes,
+                "last_used": datetime.fromtimestamp(entry.used).astimezone().isoformat(timespec="seconds"),
+            }
+            for entry in found
+        ]
+        folder = str(cache.folder())
+        print_json({"folder": folder, "nbytes": total, "limit": cache.limit(), "models": models})
+        return
+    if found:
+        rows = [
+            (entry.path.name, nbytes(entry.nbytes), f"{datetime.fromtimestamp(entry.used):%Y-%m-%d %H:%M}")
+            for entry in found
+        ]
+        console().print(grid(rows, header=("model", "size", "last used"), indent=0))
+    room = f"{nbytes(total)} of at most {nbytes(cache.limit())} ({cache.LIMIT_VARIABLE} changes that)"
+    console().print(f"{cache.folder()}: {plural(len(found), 'model')}, {room}")
 
 
 @app.command()
-def clear() -> None:
+def clear(as_json: common.AsJson = False) -> None:
     """Remove all converted models."""
     with needs("llm", "to convert models"):
         from pteron.llm.gguf import conversion_cache as cache
-    console().print(f"{nbytes(cache.clear())} freed in {cache.folder()}")
+    freed = cache.clear()
+    if as_json:
+        print_json({"folder": str(cache.folder()), "freed_nbytes": freed})
+    else:
+        console().print(f"{nbytes(freed)} freed in {cache.folder()}")

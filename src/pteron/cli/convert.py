@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pteron.cli import language
+from pteron.cli import common, language
 from pteron.cli.output_places import prepare_file
 from pteron.cli.progress import conversion_bar
-from pteron.cli.terminal import console, nbytes
+from pteron.cli.terminal import console, nbytes, print_json
 
 
 class WeightBits(StrEnum):
@@ -47,6 +48,7 @@ def convert(
             "--stock", help="Use only operators of stock ExecuTorch: weights are rounded to 4 bits."
         ),
     ] = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Convert a language model or an embedder to a .pte program, with the weights of the file."""
     from pteron.llm import convert as convert_model
@@ -64,6 +66,9 @@ def convert(
             stock=stock,
             progress=report,
         )
+    if as_json:
+        print_json({**asdict(made), "path": str(made.path)})
+        return
     console().print(
         f"{made.path}: {made.name} ({made.architecture}, {made.parameters / 1e6:.0f} million parameters), "
         f"{nbytes(made.nbytes)}, {made.max_context} tokens of context"

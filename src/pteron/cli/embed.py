@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from pteron.cli import language, map_file
+from pteron.cli import common, language, map_file
 from pteron.cli.output_places import prepare_file
+from pteron.cli.terminal import print_json
 
 
 def embed(
@@ -39,11 +40,16 @@ def embed(
     keep: map_file.Keep = None,
     part_rows: map_file.PartRows = 10_000,
     restart: map_file.Restart = False,
+    as_json: common.AsJson = False,
 ) -> None:
-    """Turn texts into vectors (embeddings). Prints one JSON object per text, or writes a table."""
+    """Turn texts into vectors (embeddings). Prints one JSON object per line, or writes a table.
+
+    With --json: one JSON array, or what was written.
+    """
     if model is None:
         first, *texts = arguments
-        _embed_texts(language.located(Path(first), from_hub), texts, output, truncate, tokenizer, device)
+        found = language.located(Path(first), from_hub)
+        _embed_texts(found, texts, output, truncate, tokenizer, device, as_json)
         return
     if len(arguments) != 2:
         raise typer.BadParameter(f"with --model, expected a table and an output, got {len(arguments)} names")
@@ -57,7 +63,7 @@ def embed(
     )
     source, table = (Path(name) for name in arguments)
     job = FileJob(source, table, options, on_error.value, map_file.chosen(keep), part_rows, restart)
-    map_file.run_with_progress(language.located(model, from_hub), job)
+    map_file.run_with_progress(language.located(model, from_hub), job, as_json)
 
 
 def _embed_texts(
@@ -67,6 +73,7 @@ def _embed_texts(
     truncate: bool,
     tokenizer: Path | None,
     devices: Sequence[str] | None,
+    as_json: bool,
 ) -> None:
     from pteron.llm import load_embedder
 
@@ -81,6 +88,12 @@ def _embed_texts(
         import numpy as np
 
         np.save(output, vectors)
+        if as_json:
+            print_json({"file": str(output), "shape": list(vectors.shape)})
         return
-    for text, vector in zip(given, vectors.tolist(), strict=True):
-        typer.echo(json.dumps({"text": text, "embedding": vector}, ensure_ascii=False))
+    rows = [{"text": t, "embedding": v} for t, v in zip(given, vectors.tolist(), strict=True)]
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        typer.echo(json.dumps(row, ensure_ascii=False))

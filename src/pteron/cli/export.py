@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import asdict
 from enum import StrEnum
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pteron.cli import common
+from pteron.cli.check import report_json
 from pteron.cli.output_places import prepare_file
-from pteron.cli.terminal import console
+from pteron.cli.terminal import console, print_json
+
+if TYPE_CHECKING:
+    from pteron.exporting.report import ExportReport
 
 
 class Quantize(StrEnum):
@@ -42,6 +48,7 @@ def export(
     partition: Annotated[
         bool, typer.Option("--partition/--no-partition", help="Use the Vulkan delegate where possible.")
     ] = True,
+    as_json: common.AsJson = False,
 ) -> None:
     """Export a PyTorch module to a .pte program, and list the operators outside the delegate."""
     from pteron.exporting.api import export as export_module
@@ -60,8 +67,15 @@ def export(
         symmetric=symmetric,
         partition=partition,
     )
-    console().print(f"{output}: {made.report}", soft_wrap=True)
+    if as_json:
+        print_json({"file": str(output), **_report_json(made.report)})
+    else:
+        console().print(f"{output}: {made.report}", soft_wrap=True)
     raise typer.Exit(0 if made.report.runs else 1)
+
+
+def _report_json(report: ExportReport) -> dict[str, Any]:
+    return {**asdict(report), "check": report_json(report.check), "runs": report.runs}
 
 
 def make(factory: str) -> tuple[Any, ...]:

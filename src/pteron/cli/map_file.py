@@ -13,7 +13,7 @@ import typer
 from pteron.cli import common, language
 from pteron.cli.output_places import prepare_file, prepare_folder
 from pteron.cli.progress import progress_console
-from pteron.cli.terminal import plural
+from pteron.cli.terminal import plural, print_json
 
 if TYPE_CHECKING:
     from pteron.data import FileJob, MapOptions
@@ -116,6 +116,7 @@ def map_file(
     address: Annotated[
         str | None, typer.Option("--address", help="Of the Ray cluster. Default: this machine alone.")
     ] = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Run a model on every row of a file. An interrupted run continues where it stopped."""
     from pteron.data import FileJob, MapOptions
@@ -142,11 +143,13 @@ def map_file(
         from pteron.ray import map_file_on_ray
 
         map_file_on_ray(model, job, actors=actors, address=address)
+        if as_json:
+            print_json({"file": str(output)})
     else:
-        run_with_progress(model, job)
+        run_with_progress(model, job, as_json)
 
 
-def run_with_progress(model: Path, job: FileJob) -> None:
+def run_with_progress(model: Path, job: FileJob, as_json: bool) -> None:
     """Run a job in this process, with a progress bar. After Ctrl-C, say how to continue."""
     from pteron.data import open_mapper, open_table, run_job
 
@@ -161,7 +164,9 @@ def run_with_progress(model: Path, job: FileJob) -> None:
         raise typer.Exit(130) from None
     finally:
         mapper.close()
-    if bad:
+    if as_json:
+        print_json({"file": str(job.output), "bad_rows": bad})
+    elif bad:
         what = "left out" if job.on_error == "skip" else "without a result"
         progress_console().print(f"{plural(bad, 'row')} {what}", style="yellow")
 

@@ -16,6 +16,7 @@ from pteron.cli.arguments import split_name
 from pteron.cli.language import located, ready
 from pteron.cli.output_places import prepare_folder
 from pteron.cli.progress import progress_console
+from pteron.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from pteron.web.live_points import Stated
@@ -54,6 +55,7 @@ def web(
     kv_dtype: language.KvDtype = language.KvType.f16,
     tokenizer: language.TokenizerPath = None,
     data: common.DataPaths = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Write a static site that runs a program on WebGPU, without Python in the browser."""
     from pteron.web.language_files import is_language_model
@@ -79,9 +81,11 @@ def web(
         progress=lambda text: say.print(Text(text, "dim")),
     )
     nbytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    say.print(
-        Text(f"{folder}: {nbytes / 1e6:.1f} MB. Any web server can serve it, over https or on localhost.")
-    )
+    if as_json:
+        print_json({"folder": str(folder), "nbytes": nbytes})
+    else:
+        size = f"{nbytes / 1e6:.1f} MB"
+        say.print(Text(f"{folder}: {size}. Any web server can serve it, over https or on localhost."))
     if serve:
         serve_folder(folder, port, say)
 
