@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from pteron.browser import IN_BROWSER
 from pteron.gpu.device import Device
 from pteron.gpu.staging import IN_FLIGHT
 from pteron.gpu.state import State
@@ -190,6 +190,6 @@ class AsyncProgram:
 
 async def off_loop(function: Callable[[], T]) -> T:
     """Call a function in another thread. A browser has none: there it is just called."""
-    if sys.platform.startswith("emscripten"):
+    if IN_BROWSER:
         return function()
     return await asyncio.to_thread(function)

@@ -9,8 +9,8 @@ In a browser, `await open_device_async()` opens the GPU that the browser chooses
 from __future__ import annotations
 
 import asyncio
-import sys
 
+from pteron.browser import IN_BROWSER
 from pteron.errors import PteronError
 from pteron.gpu.device import Device
 from pteron.gpu.staging import read_back
@@ -18,7 +18,6 @@ from pteron.gpu.wgpu.adapters import REMEDY, Adapter, adapters, opengl_names
 from pteron.gpu.wgpu.adapters import choose as find_adapter
 
 __all__ = [
-    "IN_BROWSER",
     "REMEDY",
     "Adapter",
     "Device",
@@ -29,8 +28,6 @@ __all__ = [
     "opengl_names",
     "try_kernel",
 ]
-
-IN_BROWSER = sys.platform.startswith("emscripten")
 
 
 def open_device(wanted: str | int | Adapter | None = None) -> Device:

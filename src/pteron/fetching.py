@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from pteron.arrays.javascript import is_javascript_buffer
+from pteron.browser import IN_BROWSER
 
 
 class NamedBytes(bytes):
@@ -42,20 +42,16 @@ async def fetched(source: Any) -> Any:
         return JavaScriptFile(source, "<buffer>")
     if not isinstance(source, str) or not _is_url(source):
         return source
-    if _has_fetch():
+    if IN_BROWSER:
         return JavaScriptFile(await _fetch(source), source)
     data = NamedBytes(await asyncio.to_thread(_read, source))
     data.name = source
     return data
 
 
-def _has_fetch() -> bool:
-    return sys.platform.startswith("emscripten")
-
-
 def _is_url(place: str) -> bool:
     scheme = urlsplit(place).scheme
-    return scheme in ("http", "https", "blob", "data") or (_has_fetch() and not Path(place).exists())
+    return scheme in ("http", "https", "blob", "data") or (IN_BROWSER and not Path(place).exists())
 
 
 async def _fetch(url: str) -> Any:

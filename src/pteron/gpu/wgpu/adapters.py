@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from pteron.browser import IN_BROWSER
 from pteron.errors import DeviceError
 
 # Without a runtime directory, as in containers, Mesa prints a warning to stderr.
@@ -63,7 +64,7 @@ def adapters() -> tuple[Adapter, ...]:
     Raises:
         DeviceError: wgpu cannot be loaded, or this is a browser, which does not list its GPUs.
     """
-    if sys.platform == "emscripten":
+    if IN_BROWSER:
         raise DeviceError("a browser does not list its GPUs: `await pteron.open_device_async()` opens one")
     try:
         import wgpu
