@@ -14,6 +14,7 @@ from pteron.gpu.state import State
 from pteron.ir.live import Live
 from pteron.method import IOInfo, Memory, Method
 from pteron.program import Program
+from pteron.pte.bytesource import when_fetched
 
 T = TypeVar("T")
 
@@ -142,7 +143,8 @@ class AsyncProgram:
         """
         async with self._loading:
             if not self._program.has_loaded(name):
-                method = await off_loop(lambda: self._program.begin(name))
+                async with self._program.fetched(name):
+                    method = await off_loop(lambda: self._program.begin(name))
                 try:
                     await self.device.settled()
                 except BaseException:
@@ -165,7 +167,13 @@ class AsyncProgram:
         """
         async with self._loading:
             new = device or await self.device.reopen_async()
-            await off_loop(lambda: self._program.reload(new, wait=False))
+            try:
+                weights = await self._program.fetch_weights(new)
+            except BaseException:
+                if device is None:
+                    new.close()
+                raise
+            await off_loop(lambda: self._program.reload(new, weights=weights, wait=False))
             self._program.owns_device = device is None
             await new.settled()
 
@@ -189,7 +197,7 @@ class AsyncProgram:
 
 
 async def off_loop(function: Callable[[], T]) -> T:
-    """Call a function in another thread. A browser has none: there it is just called."""
+    """Call a function in another thread. A browser has none, but remote files: their parts are awaited."""
     if IN_BROWSER:
-        return function()
+        return await when_fetched(function)
     return await asyncio.to_thread(function)

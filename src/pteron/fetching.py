@@ -1,8 +1,16 @@
-"""Files behind URLs, and in buffers of JavaScript."""
+"""Files behind URLs, and in buffers of JavaScript.
+
+A browser fetches a file in parts: first those that the program is planned with, then the weights, which go to
+the GPU as they arrive. A server that does not answer requests for a range of bytes sends the whole file.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,6 +20,11 @@ from urllib.request import urlopen
 
 from pteron.arrays.javascript import is_javascript_buffer
 from pteron.browser import IN_BROWSER
+from pteron.pte.bytesource import NotFetched
+
+BLOCK_NBYTES = 4 << 20  # weights are fetched in blocks of this size
+PLAN_NBYTES = 1 << 18  # a smaller part of what a program is planned with is not fetched alone
+PARTIAL_CONTENT = 206
 
 
 class NamedBytes(bytes):
@@ -36,6 +49,69 @@ class JavaScriptFile:
         return data
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some bytes of a file, in a Uint8Array of JavaScript."""
+
+    start: int
+    array: Any
+
+    @property
+    def end(self) -> int:
+        return self.start + int(self.array.length)
+
+    def read(self, start: int, end: int) -> bytes:
+        data: bytes = self.array.subarray(start - self.start, end - self.start).to_bytes()
+        return data
+
+
+class RangedFile:
+    """A file on a server that answers requests for a range of bytes (see `pte.RemoteFile`)."""
+
+    def __init__(self, url: str, size: int, first: _Part) -> None:
+        self.name = url
+        self.size = size
+        self._kept = [first]  # what `read_at` has needed
+        self._ahead = first  # the last part that was streamed: it often has the beginning of the next one
+
+    def read_at(self, start: int, nbytes: int) -> bytes:
+        end = min(start + nbytes, self.size)
+        part = self._part_with(start, end)
+        if part is None:
+            raise NotFetched(partial(self._keep, start, end))
+        return part.read(start, end)
+
+    async def _keep(self, start: int, end: int) -> None:
+        self._kept.append(await self._fetch(start, max(end, start + PLAN_NBYTES)))
+
+    async def stream(self, start: int, nbytes: int) -> AsyncIterator[bytes]:
+        end = start + nbytes
+        while start < end:
+            part = self._part_with(start, min(start + 4, end))
+            if part is None:
+                part = self._ahead = await self._fetch(start, start + BLOCK_NBYTES)
+            stop = min(part.end, end)
+            if stop < end:
+                stop -= (stop - start) % 4
+            yield part.read(start, stop)
+            start = stop
+
+    def _part_with(self, start: int, end: int) -> _Part | None:
+        parts = (*self._kept, self._ahead)
+        return next((part for part in parts if part.start <= start and end <= part.end), None)
+
+    async def _fetch(self, start: int, end: int) -> _Part:
+        end = min(end, self.size)
+        response = await _request(self.name, start, end)
+        part = _Part(start, import_module("js").Uint8Array.new(await response.arrayBuffer()))
+        if _whole_size(response) != self.size or part.end != end:
+            raise OSError(
+                f"{self.name}: expected bytes {start} to {end} of {self.size}, but the file has changed: "
+                "load it again"
+            )
+        return part
+
+
 async def fetched(source: Any) -> Any:
     """The file behind a URL, or in a buffer of JavaScript. Other sources are returned as they are."""
     if is_javascript_buffer(source):
@@ -43,7 +119,7 @@ async def fetched(source: Any) -> Any:
     if not isinstance(source, str) or not _is_url(source):
         return source
     if IN_BROWSER:
-        return JavaScriptFile(await _fetch(source), source)
+        return await _open(source)
     data = NamedBytes(await asyncio.to_thread(_read, source))
     data.name = source
     return data
@@ -54,15 +130,35 @@ def _is_url(place: str) -> bool:
     return scheme in ("http", "https", "blob", "data") or (IN_BROWSER and not Path(place).exists())
 
 
-async def _fetch(url: str) -> Any:
-    """An ArrayBuffer."""
+async def _open(url: str) -> RangedFile | JavaScriptFile:
+    response = await _request(url, 0, PLAN_NBYTES)
+    size = _whole_size(response)
+    if response.status == PARTIAL_CONTENT and size is None:  # other origins may hide the size
+        response = await _request(url)
+    data = import_module("js").Uint8Array.new(await response.arrayBuffer())
+    return JavaScriptFile(data, url) if size is None else RangedFile(url, size, _Part(0, data))
+
+
+def _whole_size(response: Any) -> int | None:
+    """The size of the file that a response has a part of."""
+    found = re.fullmatch(r"bytes \d+-\d+/(\d+)", response.headers.get("Content-Range") or "")
+    return int(found[1]) if found and response.status == PARTIAL_CONTENT else None
+
+
+async def _request(url: str, start: int = 0, end: int | None = None) -> Any:
+    """The response of a server. With `end`, only these bytes are asked for."""
+    js: Any = import_module("js")
+    options = js.Object.new()
+    if end is not None:
+        options.headers = js.Headers.new()
+        options.headers.set("Range", f"bytes={start}-{end - 1}")
     try:
-        response = await import_module("js").fetch(url)
+        response = await js.fetch(url, options)
     except import_module("pyodide.ffi").JsException as error:
         raise OSError(f"{url}: {error}") from None
     if not response.ok:
         raise _refused(url, response.status, response.statusText)
-    return await response.arrayBuffer()
+    return response
 
 
 def _read(url: str) -> bytes:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any, Protocol
 
 import pteron.ops  # noqa: F401  registers the operators
@@ -13,6 +13,7 @@ from pteron.arrays import host
 from pteron.errors import InputError, PteronError
 from pteron.fusion import fuse
 from pteron.gpu.device import Device
+from pteron.gpu.executor import used_constants
 from pteron.gpu.placement import Placement
 from pteron.ir.problems import CannotRun, Problem, unsupported
 from pteron.ir.values import Graph
@@ -120,6 +121,22 @@ class Program:
             del self._planned[name]
             return self._methods[name]
 
+    @asynccontextmanager
+    async def fetched(self, name: str) -> AsyncIterator[None]:
+        """Upload the constants of a method that are in remote files. If the block fails, they are freed."""
+        live = self._planned.get(name)
+        with self._weights.all_or_nothing():
+            if live is not None:
+                await self._weights.fetch(used_constants(live.graph))
+            yield
+
+    async def fetch_weights(self, device: Device) -> Placement:
+        """The constants of all loaded methods that are in remote files, on another device: for `reload`."""
+        weights = Placement(device, host.convert_constant)
+        for method in self._methods.values():
+            await weights.fetch(used_constants(method.graph))
+        return weights
+
     def unload(self, name: str) -> None:
         """Free a method. Its next use loads it again."""
         with self._lock:
@@ -223,20 +240,23 @@ class Program:
             raise TypeError("only a program from pteron.load can be loaded again or pickled")
         return self._origin(device)
 
-    def reload(self, device: Device | None = None, *, wait: bool = True) -> None:
+    def reload(
+        self, device: Device | None = None, *, weights: Placement | None = None, wait: bool = True
+    ) -> None:
         """Load the program again on a new device, after `DeviceLost`.
 
         The program and its methods stay the same objects. Their states (KV caches) are lost.
 
         Args:
             device: An open device, if several programs share one. Default: the same adapter is opened again.
+            weights: Constants that are already on this device. Default: all are uploaded.
             wait: Whether to wait until the device has compiled everything.
         """
         with self._lock:
             if self._closed:
                 raise PteronError("the program is closed")
             new = device or self.device.reopen()
-            weights = Placement(new, host.convert_constant)
+            weights = weights or Placement(new, host.convert_constant)
             for method in self._methods.values():
                 live = plan(method.graph, new.route_features, self._choice, self._wrong)
                 method.open_on(live, new, weights)

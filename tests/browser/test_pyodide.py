@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +109,75 @@ def test_a_wrong_result_is_detected(pyodide: PyodidePage, once: Once, tmp_path: 
 def test_errors_are_those_of_other_machines(rms: PyodidePage, call: str, message: str) -> None:
     assert rms.run(f"await raised({call})").startswith(message)
     assert rms.run("(await rms(ones(3))).shape == (1, 1, 3, 64)"), "the next good call works"
+
+
+@contextmanager
+def requested_ranges(page: PyodidePage, plan_nbytes: int, block_nbytes: int) -> Iterator[list[range]]:
+    """The ranges of bytes that are requested meanwhile, with other sizes than usual."""
+    found: list[range] = []
+
+    def note(request: Any) -> None:
+        if asked := re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers.get("range", "")):
+            found.append(range(int(asked[1]), int(asked[2]) + 1))
+
+    names = "fetching.PLAN_NBYTES, fetching.BLOCK_NBYTES"
+    page.page.on("request", note)
+    page.run(f"from pteron import fetching\nusual = {names}\n{names} = {plan_nbytes}, {block_nbytes}")
+    yield found
+    page.run(f"{names} = usual")
+    page.page.remove_listener("request", note)
+
+
+@pytest.mark.parametrize("name", ["linear", "cached_attention"])
+def test_weights_are_streamed_in_blocks(name: str, pyodide: PyodidePage, once: Once) -> None:
+    """Blocks of an odd size cut every constant, and begin at any byte."""
+    case = next(c for c in CASES if c.name == name)
+    recording = Recording(once(f"cases/{case.name}", lambda folder: record(case, folder)))
+    with requested_ranges(pyodide, 100, 1001) as ranges:
+        check(pyodide, recording)
+    size = (recording.folder / "program.pte").stat().st_size
+    assert len(ranges) > 5 and sum(map(len, ranges)) < 1.2 * size, "no byte is fetched again and again"
+
+
+def test_a_program_whose_weights_were_streamed_is_loaded_again(rms: PyodidePage) -> None:
+    code = """
+program = await pteron.load_async("data/emb_dyn.pte")
+x = pteron.HostArray([1, 0, 3], "int64")
+before = (await program(x)).tolist()
+program.device._gpu.device.destroy()
+await program.device._gpu.device.lost
+await program.reload()
+after = (await program(x)).tolist()
+program.close()
+before == after"""
+    with requested_ranges(rms, 100, 60) as ranges:
+        assert rms.run(code) is True
+    weights = [part.start for part in ranges if len(part) == 60]
+    assert len(weights) > 40 and set(Counter(weights).values()) == {2}, "each block is fetched twice"
+
+
+def test_a_server_without_ranges_sends_the_whole_file(rms: PyodidePage) -> None:
+    code = """
+async with await pteron.load_async("data/dyn_rms.pte?whole") as program:
+    same = (await program(ones(5))).tolist() == (await rms(ones(5))).tolist()
+f"{same} {type(program._program._origin.args[0]).__name__}" """
+    assert rms.run(code) == "True JavaScriptFile"
+
+
+def test_a_file_that_changes_while_it_is_loaded_is_an_error(rms: PyodidePage) -> None:
+    changing = rms.site / "changing.pte"
+    changing.write_bytes((DATA / "emb_dyn.pte").read_bytes())
+    code = """
+try:
+    await program.method()
+except OSError as error:
+    text = str(error)
+program.close()
+text"""
+    with requested_ranges(rms, 100, 1001):
+        rms.run('program = await pteron.load_async("changing.pte")\n""')
+        changing.write_bytes(changing.read_bytes() + b"more")
+        assert rms.run(code).endswith("but the file has changed: load it again")
 
 
 def test_a_missing_file_is_an_os_error(rms: PyodidePage) -> None:

@@ -66,7 +66,7 @@ def opened(browser: Any, url: str, **options: Any) -> Iterator[Any]:
 
 
 class _Files(SimpleHTTPRequestHandler):
-    """Files of a folder. It answers requests for a range of bytes, as other web servers do."""
+    """Files of a folder. It answers requests for a range of bytes, unless the URL ends with `?whole`."""
 
     extensions_map = {  # noqa: RUF012
         **SimpleHTTPRequestHandler.extensions_map,
@@ -86,7 +86,7 @@ class _Files(SimpleHTTPRequestHandler):
     def send_head(self) -> Any:
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         path = Path(self.translate_path(self.path))
-        if wanted is None or not path.is_file():
+        if wanted is None or not path.is_file() or self.path.endswith("?whole"):
             return super().send_head()
         content = path.read_bytes()
         first = int(wanted[1])

@@ -19,7 +19,7 @@ from pteron.gpu.staging import StagingPool
 from pteron.gpu.state import State
 from pteron.ir.dispatch import Dispatch, Grid, Scratch
 from pteron.ir.live import LiveInt, LiveTensor
-from pteron.ir.values import Tensor, ValueId
+from pteron.ir.values import Graph, Tensor, ValueId
 from pteron.ops import kernel as kernels
 from pteron.plan.memory import aligned, plan_memory
 from pteron.plan.sweep import LiveGraph, NodePlan
@@ -73,7 +73,7 @@ class Executor:
         ]  # the commands of each node
         with weights.all_or_nothing(), Buffers(device) as owned:
             self._owned = owned
-            self._constants = {t.id: weights.buffer(t) for t in self._used_constants()}
+            self._constants = {t.id: weights.buffer(t) for t in used_constants(self.graph)}
             self.pristine = {  # the initial contents of states that do not begin with zeros
                 t.id: weights.buffer(t)
                 for t in self.graph.states
@@ -90,14 +90,6 @@ class Executor:
             self.staging = StagingPool(owned, sum(aligned(tensor.max_nbytes) for tensor in self.results))
 
     # -- load -----------------------------------------------------------------------------------
-
-    def _used_constants(self) -> list[Tensor]:
-        states = {t.id for t in self.graph.states}
-        used = {v.id for node in self.graph.nodes for v in node.reads}
-        used |= {tensor.id for tensor in self.results}
-        return [
-            t for t in self.graph.tensors() if t.constant is not None and t.id in used and t.id not in states
-        ]
 
     def _make_sites(self) -> None:
         for node, routes in zip(self.graph.nodes, self.live.routes, strict=True):
@@ -240,6 +232,14 @@ class Executor:
         self.staging.close()
         self._owned.free()
         self.activations.clear()
+
+
+def used_constants(graph: Graph) -> list[Tensor]:
+    """The constants that calls read. The initial contents of states are not among them."""
+    states = {t.id for t in graph.states}
+    used = {v.id for node in graph.nodes for v in node.reads}
+    used |= {tensor.id for tensor in graph.results}
+    return [t for t in graph.tensors() if t.constant is not None and t.id in used and t.id not in states]
 
 
 def shader_text(kernel: kernels.Kernel, dispatch: Dispatch) -> str:

@@ -6,8 +6,9 @@ A constant is uploaded in pieces. A piece is a region of the file, or a constant
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 from pteron.errors import FormatError
@@ -16,7 +17,7 @@ from pteron.gpu.device import Buffer, Device
 from pteron.ir.dtypes import host_itemsize
 from pteron.ir.values import Constant, Joined, Tensor, numel
 from pteron.plan.memory import aligned
-from pteron.pte.bytesource import Region
+from pteron.pte.bytesource import ByteSource, Region, when_fetched
 
 # Returns the bytes of a constant in the GPU's format.
 Convert: TypeAlias = Callable[[Tensor], memoryview]
@@ -41,13 +42,43 @@ class Placement:
         """The buffer of a constant. It is uploaded at first use."""
         key = _identity(tensor)
         if key not in self._buffers:
-            label = f"constant {tensor.name}"
-            buffer = self._buffers[key] = self._owned.storage(aligned(tensor.max_nbytes), label)
-            for offset, piece in pieces(tensor):
-                data = piece.view if isinstance(piece, Region) else self._convert(piece)
-                if len(data):
-                    self.device.write(buffer, offset, data)
+            with self.all_or_nothing():
+                buffer = self._buffers[key] = self._new_buffer(tensor)
+                for offset, piece in pieces(tensor):
+                    data = piece.view if isinstance(piece, Region) else self._convert(piece)
+                    if len(data):
+                        self.device.write(buffer, offset, data)
         return self._buffers[key]
+
+    async def fetch(self, tensors: Iterable[Tensor]) -> None:
+        """Upload the constants that are in remote files, in the order of the files.
+
+        They go to the GPU in parts, as they arrive. Those that must be converted first are fetched whole.
+        """
+        remote = [tensor for tensor in tensors if any(source.remote for source in sources(tensor))]
+        with self.all_or_nothing():
+            await self._stream(remote)
+            for tensor in remote:
+                await when_fetched(partial(self.buffer, tensor))
+
+    async def _stream(self, tensors: Iterable[Tensor]) -> None:
+        parts: list[tuple[Region, Buffer, int]] = []
+        for tensor in tensors:
+            key, stored = _identity(tensor), _stored(tensor)
+            if stored and key not in self._buffers:
+                buffer = self._buffers[key] = self._new_buffer(tensor)
+                parts += [(region, buffer, offset) for offset, region in stored]
+        parts.sort(key=lambda part: (part[0].source.name, part[0].start))
+        for region, buffer, offset in parts:
+            if region.source.remote is None:
+                self.device.write(buffer, offset, region.view)
+                continue
+            async for data in region.source.remote.stream(region.start, region.nbytes):
+                self.device.write(buffer, offset, data)
+                offset += len(data)
+
+    def _new_buffer(self, tensor: Tensor) -> Buffer:
+        return self._owned.storage(aligned(tensor.max_nbytes), f"constant {tensor.name}")
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
@@ -88,6 +119,22 @@ def pieces(tensor: Tensor) -> Iterator[tuple[int, Region | Tensor]]:
             begin += part.max_nbytes
     else:
         yield 0, tensor
+
+
+def _stored(tensor: Tensor) -> list[tuple[int, Region]]:
+    """The pieces of a constant of which none must be converted; else an empty list."""
+    found = list(pieces(tensor))
+    stored = [(offset, piece) for offset, piece in found if isinstance(piece, Region)]
+    return stored if len(stored) == len(found) else []
+
+
+def sources(tensor: Tensor) -> Iterator[ByteSource]:
+    """The files that have the bytes of a constant."""
+    if isinstance(tensor.constant, Joined):
+        for part in tensor.constant.parts:
+            yield from sources(part)
+    elif tensor.constant is not None:
+        yield tensor.constant.data.source
 
 
 def _as_stored(tensor: Tensor) -> Region | None:

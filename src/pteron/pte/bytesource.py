@@ -1,18 +1,23 @@
 """The bytes of a file, and regions of them.
 
 A path is memory-mapped, not read: weights stay on disk until they are used. A `FarFile`, such as a buffer of
-JavaScript, is read in parts. A `Region` names bytes without reading them. Two regions are equal if they are
-the same bytes of the same source.
+JavaScript, is read in parts. The parts of a `RemoteFile` must be awaited first.
+
+A `Region` names bytes without reading them. Two regions are equal if they are the same bytes of the same
+source.
 """
 
 import mmap
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from pteron.errors import FormatError
+
+T = TypeVar("T")
 
 
 class BinaryFile(Protocol):
@@ -27,6 +32,32 @@ class FarFile(Protocol):
     size: int
 
     def read_at(self, start: int, nbytes: int) -> bytes: ...
+
+
+@runtime_checkable
+class RemoteFile(FarFile, Protocol):
+    """A file on a server. `read_at` raises NotFetched for a part that is not here yet."""
+
+    def stream(self, start: int, nbytes: int) -> AsyncIterator[bytes]:
+        """Fetch some bytes in parts. All parts but the last have a multiple of four bytes."""
+
+
+class NotFetched(Exception):
+    """A part of a remote file is needed. After `await fetch()`, try again."""
+
+    def __init__(self, fetch: Callable[[], Awaitable[None]]) -> None:
+        super().__init__("a part of a remote file was not fetched")
+        self.fetch = fetch
+
+
+async def when_fetched(function: Callable[[], T]) -> T:
+    """Call a function that reads remote files. It is called again for each part that must be fetched."""
+    while True:
+        try:
+            return function()
+        except NotFetched as missing:
+            fetch = missing.fetch
+        await fetch()
 
 
 Openable = str | PathLike[str] | bytes | bytearray | memoryview | BinaryFile | FarFile
@@ -58,6 +89,11 @@ class ByteSource:
     def view(self) -> memoryview:
         """All bytes."""
         return self.read(0, self.size)
+
+    @property
+    def remote(self) -> RemoteFile | None:
+        """The file, if its parts must be awaited."""
+        return self._far if isinstance(self._far, RemoteFile) else None
 
     @property
     def size(self) -> int:
