@@ -108,7 +108,8 @@ async def load_async(
 
     Args:
         source: A path, a URL, bytes, an open binary file, or a buffer of JavaScript. In a browser, a string
-            is a URL unless a file has this name. It may be relative to the page.
+            is a URL unless a file has this name. It may be relative to the page. The weights are fetched at
+            the first use of a method.
         data_path: The `.ptd` file or files with weights that are stored outside the program, likewise.
         device: As for `load`. In a browser: an open device, `"high-performance"` or `"low-power"`.
         **options: The other options of `load`.
