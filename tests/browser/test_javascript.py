@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 
 from pteron.llm import Sampler, Sampling
@@ -206,3 +207,32 @@ def test_control_tokens_in_messages_are_text_as_in_python(folder: Path) -> None:
     assert run_javascript(ENCODE, folder, given | {"conversations": conversations}) == wanted
     ends = [tokens.count(tokenizer.id_of("<|im_end|>")) for tokens in wanted]
     assert ends == [1] * len(MESSAGES) + [len(MESSAGES)], "only the template ends a turn"
+
+
+DECODE = """
+import { Detokenizer } from "./detokenizer.js";
+import { Tokenizer } from "./vendor/tokenizers.js";
+const tokenizer = new Tokenizer(given.definition, {});
+answer(given.texts.map((tokens) => {
+  const decoder = new Detokenizer(tokenizer);
+  return [...tokens.map((token) => decoder.push(token)), decoder.finish()];
+}));
+"""
+TEXTS = [
+    "hello world",
+    "🙂 the 🙂🙂ing, " * 30,
+    "Übung — 日本語の文章 " * 20,
+    "👩‍👩‍👧‍👦é\u0301\n\n\t x" * 25,
+    "the <|im_start|>ing",
+]
+
+
+def test_pieces_of_text_are_whole_characters_and_add_up(folder: Path) -> None:
+    definition = tiny_llama.tokenizer_json()
+    tokenizer = tokenizers.Tokenizer.from_str(definition)
+    tokens = [tokenizer.encode(text).ids for text in TEXTS]
+    given = {"definition": json.loads(definition), "texts": tokens}
+    for pieces, ids in zip(run_javascript(DECODE, folder, given), tokens, strict=True):
+        assert "".join(pieces) == tokenizer.decode(ids)
+        assert not any("\ufffd" in piece for piece in pieces)
+        assert len([piece for piece in pieces if piece]) > len(pieces) // 5, "text comes with the tokens"

@@ -1,12 +1,10 @@
 // A language model: a frozen program, its tokenizer and its chat template.
 
 import { Tokenizer } from "./vendor/tokenizers.js";
+import { Detokenizer } from "./detokenizer.js";
 import { Prompts } from "./prompts.js";
 import { InputError, load } from "./pteron/pteron.js";
 import { Sampler } from "./sampler.js";
-
-const UNFINISHED = "\ufffd";  // what a decoder writes for bytes that are not a complete character
-const WINDOW = 16;  // tokens that are decoded again, as the text of a token depends on its neighbours
 
 export class LanguageModel {
   /** @param {string | URL} folder where the files of the site are */
@@ -81,26 +79,4 @@ export class LanguageModel {
     this.tokens.push(...tokens);
     return outputs[this.names.logits].data;
   }
-}
-
-/** Turns tokens into text as they arrive. Text is never taken back, and never ends inside a character. */
-class Detokenizer {
-  constructor(tokenizer) { Object.assign(this, { tokenizer, window: [], given: 0 }); }
-
-  #decode() { return this.tokenizer.decode(this.window, { skip_special_tokens: true }); }
-
-  push(token) {
-    this.window.push(token);
-    const text = this.#decode();
-    if (text.endsWith(UNFINISHED) && this.window.length < 4 * WINDOW) return "";
-    const piece = text.slice(this.given);
-    this.given = text.length;
-    if (this.window.length > 2 * WINDOW) {
-      this.window = this.window.slice(-WINDOW);
-      this.given = this.#decode().length;
-    }
-    return piece;
-  }
-
-  finish() { return this.#decode().slice(this.given); }
 }
