@@ -29,6 +29,16 @@ ASK_AND_STOP = """(text) => {
   document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape"}));
 }"""
 
+# The next call of the program finds its device lost.
+LOSE_DEVICE = """() => {
+  const create = GPUDevice.prototype.createCommandEncoder;
+  GPUDevice.prototype.createCommandEncoder = function (...args) {
+    GPUDevice.prototype.createCommandEncoder = create;
+    this.destroy();
+    return create.apply(this, args);
+  };
+}"""
+
 
 def expected_answer(question: str) -> str:
     """The most probable answer by torch."""
@@ -77,6 +87,12 @@ def test_a_conversation_and_a_visit_without_a_network(
         page.get_by_role("button", name="New chat").click()
         answer = ask(page, "x" * 500)
         assert "tokens, but the model's context has 96" in answer.inner_text()
+
+        page.get_by_role("button", name="New chat").click()
+        page.workers[0].evaluate(LOSE_DEVICE)
+        assert "the GPU was lost, and the model is loaded again" in ask(page, "hello").inner_text()
+        page.get_by_role("button", name="New chat").click()
+        assert ask(page, "hello").locator(".text").inner_text() == expected.strip()
 
         page.evaluate("navigator.serviceWorker.ready.then(() => 1)")
         server.close()

@@ -2,13 +2,18 @@
 
 import { LanguageModel } from "./language_model.js";
 
-let model = null;
+let model;  // a promise
 const running = new Map();  // the AbortController of each answer
 
-async function load() {
+function load(onProgress) {
+  model = LanguageModel.load(new URL(".", self.location.href), onProgress);
+  return model;
+}
+
+async function start() {
   try {
-    model = await LanguageModel.load(new URL(".", self.location.href), (progress) => postMessage({ progress }));
-    postMessage({ ready: { name: model.name, variant: model.program.variant } });
+    const { name, program } = await load((progress) => postMessage({ progress }));
+    postMessage({ ready: { name, variant: program.variant } });
   } catch (error) { postMessage({ failed: `${error.message}` }); }
 }
 
@@ -16,17 +21,24 @@ async function answer({ id, messages, options }) {
   const controller = new AbortController();
   running.set(id, controller);
   try {
-    for await (const event of model.answer(messages, { ...options, signal: controller.signal })) {
+    for await (const event of (await model).answer(messages, { ...options, signal: controller.signal })) {
       postMessage({ id, event });
       await new Promise((resolve) => setTimeout(resolve));  // a message to stop may have come
     }
     postMessage({ id, done: true });
-  } catch (error) { postMessage({ id, done: true, error: { name: error.name, message: error.message } }); }
+  } catch (error) { postMessage({ id, done: true, error: { name: error.name, message: recover(error) } }); }
   running.delete(id);
+}
+
+/** The text of an error. A lost GPU is opened again. */
+function recover(error) {
+  if (error.name !== "DeviceLost") return error.message;
+  load().catch(() => {});  // the next answer reports it
+  return "the GPU was lost, and the model is loaded again: send the message again";
 }
 
 self.onmessage = ({ data }) => {
   if (data.stop) running.get(data.stop)?.abort();
   else answer(data);
 };
-load();
+start();
