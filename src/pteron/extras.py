@@ -1,11 +1,17 @@
-"""Optional packages. If one is missing, the error names the extra to install."""
+"""Optional packages. If one is missing, the error names the packages and the extra to install."""
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import metadata
 
 from pteron.errors import PteronError
+
+# Such as: uvicorn>=0.30; extra == 'server'
+_REQUIREMENT = re.compile(r"(?P<stated>(?P<name>[\w.-]+)[^;]*?)\s*;.*\bextra\s*==\s*['\"](?P<extra>[\w.-]+)")
 
 
 class MissingExtra(PteronError, ImportError):
@@ -18,6 +24,33 @@ def needs(extra: str, purpose: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"{purpose}, the package '{error.name}' is needed: pip install 'pteron[{extra}]'", name=error.name
-        ) from error
+        raise missing(extra, purpose, error.name or extra) from error
+
+
+def missing(extra: str, purpose: str, module: str) -> MissingExtra:
+    """The error for a module that cannot be imported."""
+    # A checkout is not on an index, so the name of the extra alone does not install anything.
+    packages = shlex.join(missing_packages(extra) or [module.partition(".")[0]])
+    return MissingExtra(
+        f"{purpose}, the package '{module}' is needed: pip install {packages}, "
+        f"or pip install 'pteron[{extra}]'",
+        name=module,
+    )
+
+
+def missing_packages(extra: str) -> list[str]:
+    """What Pteron's own metadata states for an extra, such as `uvicorn>=0.30`, without what is installed."""
+    try:
+        stated = metadata.requires("pteron") or []
+    except metadata.PackageNotFoundError:  # Pteron itself is only on the path
+        return []
+    found = [match for text in stated if (match := _REQUIREMENT.match(text)) and match["extra"] == extra]
+    return [match["stated"] for match in found if not _is_installed(match["name"])]
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

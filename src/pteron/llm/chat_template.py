@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 from pteron.errors import InputError, PteronError
-from pteron.extras import MissingExtra
+from pteron.extras import missing
 from pteron.llm.bounded import Worker, WorkFailed
 from pteron.llm.tokenizer import prompt_worker
 
@@ -33,9 +33,7 @@ class ChatTemplate:
         worker: Worker | None = None,
     ) -> None:
         if find_spec("jinja2") is None:
-            raise MissingExtra(
-                "to use a chat template, the package 'jinja2' is needed: pip install 'pteron[llm]'"
-            )
+            raise missing("llm", "to use a chat template", "jinja2")
         self.source = source
         self.name = name
         self._worker = worker or prompt_worker()
