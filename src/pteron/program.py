@@ -21,6 +21,7 @@ from pteron.lower.budget import MAX_NODES, Budget
 from pteron.lower.cache_dtype import with_cache_dtype
 from pteron.lower.instructions import try_lower
 from pteron.method import Method
+from pteron.notebook_bar import NotebookBar
 from pteron.plan.routes import Choice, WrongRoutes
 from pteron.plan.sweep import LiveGraph, plan
 from pteron.pte.file import ProgramFile
@@ -176,7 +177,8 @@ class Program:
     ) -> Iterator[Any]:
         """Run a method on any number of rows.
 
-        Rows are gathered into batches of up to the largest size of the first dimension.
+        Rows are gathered into batches of up to the largest size of the first dimension. In a notebook, a bar
+        shows how many are done.
 
         Args:
             rows: An iterable, an array, columns by name, or a table or dataset of Arrow. A row is a mapping
@@ -212,10 +214,11 @@ class Program:
         from pteron.mapping import map_rows  # needs numpy
 
         if devices is None:
-            return map_rows([self.method(method)], rows, columns, **options)
+            results = map_rows([self.method(method)], rows, columns, **options)
+            return NotebookBar("rows").over(results, rows)
         if not devices:
             raise InputError("devices: expected one or more adapters, got none")
-        return self._map_on(devices, method, rows, columns, options)
+        return NotebookBar("rows").over(self._map_on(devices, method, rows, columns, options), rows)
 
     def _map_on(
         self, devices: Sequence[Any], method: str, rows: Any, columns: Any, options: dict[str, Any]

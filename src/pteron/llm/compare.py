@@ -16,6 +16,7 @@ import numpy as np
 from pteron.errors import InputError
 from pteron.extras import needs
 from pteron.llm.model import LanguageModel, is_source, load
+from pteron.notebook_bar import NotebookBar
 
 Row = np.ndarray[Any, Any]
 
@@ -73,6 +74,7 @@ def compare(
         text: The text.
         device: An adapter's index or part of its name, or an open device.
         progress: A function that is called with the number of tokens done and of all tokens.
+            Default: a bar in notebooks.
 
     Raises:
         InputError: The vocabularies differ, or the text is too short.
@@ -87,7 +89,7 @@ def compare(
         tokens = theirs.encode(text)
         if len(tokens) < 2:
             raise InputError(f"the text has {len(tokens)} tokens: at least 2 are needed")
-        return _compared(ours, theirs, tokens, progress or (lambda done, total: None))
+        return _compared(ours, theirs, tokens, progress or NotebookBar("comparing").count)
 
 
 def _compared(ours: Predictor, theirs: Predictor, tokens: list[int], progress: Progress) -> Comparison:

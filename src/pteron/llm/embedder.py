@@ -47,7 +47,7 @@ def load_embedder(
         tokenizer: A `tokenizer.json` or its folder. Default: the one in the file or beside it.
         device: An adapter's index or part of its name, or an open device. Default: the best adapter.
         progress: A function that is called during a conversion, with the finished share (0 to 1) and the name
-            of the current step.
+            of the current step. Default: a bar in notebooks.
 
     Raises:
         UnsupportedError: The program is not an embedder.

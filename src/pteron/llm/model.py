@@ -69,7 +69,7 @@ def load(
             conversation at a time.
         kv_memory: The most bytes for these KV caches. If they are not enough, there are fewer segments.
         progress: A function that is called during a conversion, with the finished share (0 to 1) and the name
-            of the current step.
+            of the current step. Default: a bar in notebooks.
 
     Returns:
         The model. Close it, or use it as a context manager.

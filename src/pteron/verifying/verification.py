@@ -17,6 +17,7 @@ from pteron.extras import needs
 from pteron.ir.values import Tensor
 from pteron.loading import load
 from pteron.method import Method
+from pteron.notebook_bar import NotebookBar
 from pteron.program import Program
 from pteron.verifying.comparison import Difference, compare, worst
 from pteron.verifying.failure import save_failure
@@ -55,6 +56,7 @@ def verify(
         device: An adapter's index or part of its name, or an open device.
         seed: The seed of random inputs.
         progress: A function that is called between calls, with the number of calls done and of all calls.
+            Default: a bar in notebooks.
 
     Returns:
         A report. `report.ok` says whether every verified result is right.
@@ -70,7 +72,7 @@ def verify(
             return _whole(loaded.method(method), reference, inputs)
     with _opened(program, device) as loaded, _reference(against, loaded) as judge:
         judged = Judge(loaded.method(method), judge, all_routes, None if save is None else Path(save))
-        return judged.report(inputs, seed, progress or (lambda done, total: None))
+        return judged.report(inputs, seed, progress or NotebookBar("verifying").count)
 
 
 class Judge:
@@ -96,6 +98,7 @@ class Judge:
             live = self.method.live_shapes
             shapes.append({info.name: live[info.name] for info in self.method.inputs if info.is_tensor})
         self.method.reset()
+        progress(len(calls), len(calls))
         return VerifyReport(self.method.name, self.method.device.name, tuple(shapes), tuple(results))
 
     def _samples(self, seed: int) -> Iterator[Sequence[Any]]:

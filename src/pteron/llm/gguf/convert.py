@@ -22,6 +22,7 @@ from pteron.llm.gguf.rounded import BITS, RoundedWeights, Rounding
 from pteron.llm.gguf.stock import StockWeights, check_stock_operators
 from pteron.llm.gguf.weights import Weights
 from pteron.llm.sources import open_checkpoint
+from pteron.notebook_bar import NotebookBar
 from pteron.pte import write_pte
 from pteron.pte.vulkan import VkGraph
 
@@ -77,6 +78,7 @@ def convert(
             of `group_size`, by a different method.
         group_size: The number of weights that share a scale, with `stock`.
         progress: A function that is called with the finished share (0 to 1) and the name of the current step.
+            Default: a bar in notebooks.
 
     Returns:
         What was written: path, name, family, size.
@@ -85,7 +87,7 @@ def convert(
         UnsupportedError: The family of the model is not supported.
         FormatError: The source is damaged.
     """
-    report = progress or (lambda share, what: None)
+    report = progress or NotebookBar(f"converting {Path(source).name}").share
     report(0, "reading")
     if Path(pte_path).exists() and Path(pte_path).samefile(source):
         raise InputError(f"{pte_path} is the file to convert: give the program another name")
