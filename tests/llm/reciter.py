@@ -27,6 +27,7 @@ class Script:
         self.max_length = 64
         self.segments = 1
         self.slots = None
+        self.free_states = None
         self.kv_nbytes = 0
 
     def new_state(self) -> Any:
