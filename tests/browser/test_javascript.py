@@ -194,6 +194,7 @@ def test_control_tokens_in_messages_are_text_as_in_python(folder: Path) -> None:
         "chat_template": template.source,
         "special_tokens": {},
         "control_tokens": template.control_tokens,
+        "text_start": None,
     }
     given = {"definition": json.loads(tokenizer.definition), "facts": facts}
     try:
@@ -207,6 +208,20 @@ def test_control_tokens_in_messages_are_text_as_in_python(folder: Path) -> None:
     assert run_javascript(ENCODE, folder, given | {"conversations": conversations}) == wanted
     ends = [tokens.count(tokenizer.id_of("<|im_end|>")) for tokens in wanted]
     assert ends == [1] * len(MESSAGES) + [len(MESSAGES)], "only the template ends a turn"
+
+
+def test_a_text_without_a_template_begins_with_the_token_of_the_model(folder: Path) -> None:
+    definition = tiny_llama.tokenizer_json()
+    tokenizer = tokenizers.Tokenizer.from_str(definition)
+    start = tokenizer.token_to_id("<|end|>")
+    texts = ["hello world", "<|end|>hello"]
+    given = {
+        "definition": json.loads(definition),
+        "facts": {"chat_template": None, "special_tokens": {}, "control_tokens": [], "text_start": start},
+        "conversations": [[{"role": "user", "content": text}] for text in texts],
+    }
+    tokens = [tokenizer.encode(text).ids for text in texts]
+    assert run_javascript(ENCODE, folder, given) == [[start, *tokens[0]], tokens[1]]
 
 
 DECODE = """

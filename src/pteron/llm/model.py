@@ -510,7 +510,7 @@ class LanguageModel:
         """
         try:
             if isinstance(prompt, str):
-                return self._with_bos(self.tokenizer.encode(prompt, most=self.context_length))
+                return self._with_start(self.tokenizer.encode(prompt, most=self.context_length))
             if _is_messages(prompt):
                 parts = self._chat_parts(cast(Sequence[Message], prompt), tools, as_text=not allow_special)
                 return self.tokenizer.encode(parts, add_special_tokens=False, most=self.context_length)
@@ -545,10 +545,14 @@ class LanguageModel:
             )
         return self.chat_template
 
-    def _with_bos(self, tokens: list[int]) -> list[int]:
-        bos = self.decoder.bos_id
-        wanted = self.description.get("add_bos_token", False) and bos is not None
-        return [cast(int, bos), *tokens] if wanted and tokens[:1] != [bos] else tokens
+    @property
+    def text_start(self) -> int | None:
+        """The token that must begin a text without a chat template; None: what the tokenizer adds."""
+        return self.decoder.bos_id if self.description.get("add_bos_token", False) else None
+
+    def _with_start(self, tokens: list[int]) -> list[int]:
+        start = self.text_start
+        return tokens if start is None or tokens[:1] == [start] else [start, *tokens]
 
     def _check_tokens(self, tokens: Sequence[int]) -> list[int]:
         check_room(len(tokens), self.context_length)

@@ -33,6 +33,7 @@ def write_language_files(program: Path, folder: Path, name: str, **options: Any)
             "chat_template": model.chat_template.source if model.chat_template else None,
             "control_tokens": model.chat_template.control_tokens if model.chat_template else [],
             "special_tokens": model.special_tokens,
+            "text_start": model.text_start,
             "eos_ids": sorted(model.eos_ids),
             "context_length": model.context_length,
         }

@@ -6,8 +6,8 @@ const MARK = "\ufdd0";  // a Unicode noncharacter; it separates parts that must 
 
 export class Prompts {
   /** @param facts the contents of `language.json` */
-  constructor(tokenizer, { chat_template, special_tokens, control_tokens }) {
-    Object.assign(this, { tokenizer, special_tokens });
+  constructor(tokenizer, { chat_template, special_tokens, control_tokens, text_start }) {
+    Object.assign(this, { tokenizer, special_tokens, text_start });
     this.template = chat_template ? new Template(chat_template) : null;
     const texts = control_tokens.map((text) => text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"));
     // Matches the first character of a control token. Tokens may overlap, so it consumes no more.
@@ -16,12 +16,17 @@ export class Prompts {
 
   /** The tokens of a conversation. Without a template, the last message is the prompt. */
   encode(messages) {
-    if (!this.template) return this.tokenizer.encode(messages.at(-1).content).ids;
+    if (!this.template) return this.#text(messages.at(-1).content);
     const text = this.template.render({
       messages: messages.map((message) => this.#marked(message)),
       add_generation_prompt: true, tools: null, documents: null, ...this.special_tokens,
     });
     return text.split(MARK).flatMap((part) => this.tokenizer.encode(part, { add_special_tokens: false }).ids);
+  }
+
+  #text(text) {
+    const { ids } = this.tokenizer.encode(text);
+    return this.text_start === null || ids[0] === this.text_start ? ids : [this.text_start, ...ids];
   }
 
   /** A message whose control tokens are split in two, so that they are tokenized as text. */
