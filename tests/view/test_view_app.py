@@ -26,7 +26,7 @@ def client() -> Iterator[TestClient]:
 def test_answers_and_refusals(client: TestClient) -> None:
     graph = client.post("/api/graph", json={})
     assert graph.status_code == 200
-    assert [c["name"] for c in graph.json()["controls"]] == ["input0[1] = input1[1]", "input2[1]"]
+    assert [c["name"] for c in graph.json()["controls"]] == ["input0[1] = input1[1] = input2[1]"]
     for question, message in (
         ({"node": 99}, "there is no node 99"),
         ({"node": 0, "method": "other"}, "there is no method 'other'"),
