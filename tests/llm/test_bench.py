@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -150,7 +149,7 @@ FIRST = next(row for row in ROWS if row.first_calls)
 
 @pytest.fixture(scope="module")
 def ours():
-    side = Process("pteron", Path(sys.executable), {})
+    side = Process("pteron", {})
     yield side
     side.close()
 
@@ -242,8 +241,8 @@ def test_missing_sides_are_reported(tmp_path, monkeypatch, capsys):
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho no library >&2\nexit 1\n")
     broken.chmod(0o755)
-    sides = {"pteron": Path(sys.executable), "onnxruntime": nowhere, "ncnn": broken}
-    monkeypatch.setattr(compare, "SIDES", sides)
+    commands = compare.COMMANDS | {"onnxruntime": [str(nowhere)], "ncnn": [str(broken)]}
+    monkeypatch.setattr(compare, "COMMANDS", commands)
     out = tmp_path / "bench.jsonl"
     arguments = ["bench", "--only", "rms_norm 1", "--rounds", "1", "--seconds", "0", "--output", str(out)]
     monkeypatch.setattr(sys, "argv", arguments)
