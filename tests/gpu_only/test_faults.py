@@ -4,6 +4,7 @@ import gc
 import multiprocessing
 import pickle
 import weakref
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
@@ -72,8 +73,9 @@ def run_in_worker(program, seed):
 def test_spawned_workers_reload_a_program():
     with pteron.load(RMS) as program:
         wanted = [run_in_worker(program, seed) for seed in (3, 4)]
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            got = pool.starmap(run_in_worker, [(program, seed) for seed in (3, 4)])
+        # Unlike `multiprocessing.Pool`, it raises an error if a worker dies. The pool would wait for ever.
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            got = list(pool.map(run_in_worker, [program, program], [3, 4]))
     for one, expected in zip(got, wanted, strict=True):
         np.testing.assert_array_equal(one, expected)
 
