@@ -17,7 +17,7 @@ import pytest
 from pteron.errors import FormatError, InputError, PteronError
 from pteron.llm import ChatTemplate, Tokenizer
 from pteron.llm.bounded import Bounds, OutOfBounds, Worker
-from pteron.llm.model import Companions
+from pteron.llm.companions import Companions
 from pteron.llm.tokenizer import TooLong, prompt_worker
 from tests.llm.tiny_llama import TEMPLATE, tokenizer_json
 from tests.support.faults import each_line

@@ -56,7 +56,7 @@ def slice_view(array: Array, axes: Sequence[int] | None, at: Sequence[int] | Non
     rows, columns = _axes(array, axes)
     index = [0] * array.ndim if at is None else list(at)
     if len(index) != array.ndim or not all(0 <= i < n for i, n in zip(index, array.shape, strict=True)):
-        raise InputError(f"at is {at}, expected an index for each dimension of {list(array.shape)}")
+        raise InputError(f"`at` is {at}: expected one index for each dimension of {list(array.shape)}")
     places: list[Any] = list(index)
     places[rows] = places[columns] = slice(None)
     plane = array[tuple(places)]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pteron.llm
 from pteron.gpu.recording import RecordingDevice
+from pteron.llm.companions import TOKENIZER
 from pteron.llm.embedder import is_embedder
-from pteron.llm.model import TOKENIZER
 from pteron.pte.file import ProgramFile
 
 FACTS, TOKENIZER_FILE = "language.json", "tokenizer.json"
