@@ -12,7 +12,8 @@ from pteron.gpu.device import Device
 from pteron.gpu.staging import IN_FLIGHT
 from pteron.gpu.state import State
 from pteron.ir.live import Live
-from pteron.method import IOInfo, Memory, Method
+from pteron.method import Method
+from pteron.method_info import IOInfo, Memory
 from pteron.program import Program
 from pteron.pte.bytesource import when_fetched
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,9 +18,9 @@ from pteron.gpu.executor import Executor
 from pteron.gpu.placement import Placement
 from pteron.gpu.staging import Pending, read_back
 from pteron.gpu.state import State
-from pteron.ir.dtypes import array_type
 from pteron.ir.live import Live
-from pteron.ir.values import Port, Shape, SymInt, Tensor, ValueId, numel
+from pteron.ir.values import Port, SymInt, Tensor, ValueId, numel
+from pteron.method_info import Memory, describe
 from pteron.plan.dynamic import check_shape, dynamic_dims, explained, refusal
 from pteron.plan.input_uses import index_inputs, input_elements
 from pteron.plan.memory import aligned
@@ -30,72 +29,6 @@ from pteron.plan.sweep import LiveGraph
 T = TypeVar("T")
 
 AS_IT_IS = host.kind_of(())
-
-
-@dataclass(frozen=True, slots=True)
-class IOInfo:
-    """The description of one input or output of a method.
-
-    Attributes:
-        name: Its name, such as `input0`.
-        dtype: The element type of a tensor, or `int` for an integer.
-        max_shape: The largest shape.
-        dynamic_dims: The dimensions that a call may make smaller.
-        is_tensor: Whether it is a tensor.
-        fixed: The value, if it is neither a tensor nor an integer.
-    """
-
-    name: str
-    dtype: str
-    max_shape: Shape
-    dynamic_dims: tuple[int, ...]
-    is_tensor: bool = True
-    fixed: Any = None
-
-    def __str__(self) -> str:
-        """For example `input0: float32[1, <=128, 64]`: the second dimension may be smaller in a call."""
-        if not self.is_tensor:
-            return f"{self.name}: {self.dtype}"
-        sizes = (f"<={n}" if d in self.dynamic_dims else str(n) for d, n in enumerate(self.max_shape))
-        return f"{self.name}: {self.dtype}[{', '.join(sizes)}]"
-
-    @property
-    def is_integer(self) -> bool:
-        """Whether it is an integer and not a tensor."""
-        return self.dtype == "int"
-
-    @property
-    def array_dtype(self) -> str:
-        """The numpy dtype of output arrays, also accepted for inputs: float32 for bfloat16."""
-        return array_type(self.dtype)
-
-    def shape_at(self, live: int) -> Shape:
-        """The shape with every dynamic dimension at this size, or at its maximum if that is smaller."""
-        return tuple(min(live, n) if d in self.dynamic_dims else n for d, n in enumerate(self.max_shape))
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes on the GPU.
-
-    Attributes:
-        weights: Constants. The methods of a program share them.
-        activations: Intermediate tensors. They share buffers.
-        state: The mutable tensors (KV caches) of one `State`.
-        staging: Buffers that outputs are read back through.
-        parameters: Live sizes and other parameters of kernels.
-    """
-
-    weights: int
-    activations: int
-    state: int
-    staging: int
-    parameters: int
-
-    @property
-    def total(self) -> int:
-        """The sum of all parts."""
-        return self.weights + self.activations + self.state + self.staging + self.parameters
 
 
 class Method:
@@ -117,8 +50,8 @@ class Method:
         self._indices = index_inputs(self._live)
         self._integer_outputs = [(p.name, p.value) for p in self.graph.outputs if isinstance(p.value, SymInt)]
         dims = dynamic_dims(self.graph, live)
-        self.inputs = tuple(_describe(port, dims.get(_id(port), ())) for port in self.graph.inputs)
-        self.outputs = tuple(_describe(port, dims.get(_id(port), ())) for port in self.graph.outputs)
+        self.inputs = tuple(describe(port, dims.get(_id(port), ())) for port in self.graph.inputs)
+        self.outputs = tuple(describe(port, dims.get(_id(port), ())) for port in self.graph.outputs)
 
     def open_on(self, live: LiveGraph, device: Device, weights: Placement) -> None:
         """Create everything that the method needs on a device. States of an earlier device are lost."""
@@ -345,6 +278,22 @@ class Method:
                 feeds.append(Feed(port.value, nbytes, host.raw_bytes(array)))
         return feeds
 
+    def _check_indices(self, arrays: list[Any]) -> None:
+        """Check that indices are in range, at the live size of the tensor that they index."""
+        checked = set()  # the layers of a model often have the same rules
+        for index, tensor, place in self._indices:
+            plan = self._live.plans[index]
+            assert plan is not None
+            for rule in plan.contents:
+                known = (place, rule.low, rule.high)
+                if (
+                    rule.tensor.id == tensor
+                    and not isinstance(arrays[place], GpuArray)
+                    and known not in checked
+                ):
+                    checked.add(known)
+                    host.check_contents(arrays[place], rule, self.graph.inputs[place].name)
+
     def _run_and_keep(self, state: State, before: list[Copy]) -> list[Any]:
         outputs: list[Any] = []
         after: list[Copy] = []
@@ -502,24 +451,6 @@ class Method:
             html.facts(memory),
         )
 
-    # -- load -----------------------------------------------------------------------------------
-
-    def _check_indices(self, arrays: list[Any]) -> None:
-        """Check that indices are in range, at the live size of the tensor that they index."""
-        checked = set()  # the layers of a model often have the same rules
-        for index, tensor, place in self._indices:
-            plan = self._live.plans[index]
-            assert plan is not None
-            for rule in plan.contents:
-                known = (place, rule.low, rule.high)
-                if (
-                    rule.tensor.id == tensor
-                    and not isinstance(arrays[place], GpuArray)
-                    and known not in checked
-                ):
-                    checked.add(known)
-                    host.check_contents(arrays[place], rule, self.graph.inputs[place].name)
-
 
 def _id(port: Port) -> ValueId:
     return port.value.id if isinstance(port.value, (Tensor, SymInt)) else ValueId(-1)
@@ -553,9 +484,3 @@ def _output(
 
 def _count(data: memoryview) -> int:
     return int.from_bytes(data[:4], "little", signed=True)
-
-
-def _describe(port: Port, dims: tuple[int, ...]) -> IOInfo:
-    is_tensor = isinstance(port.value, Tensor)
-    fixed = None if isinstance(port.value, (Tensor, SymInt)) else port.value
-    return IOInfo(port.name, port.host_type, port.max_shape, dims, is_tensor, fixed)

@@ -15,7 +15,8 @@ from pteron.gpu.slots import Slot, Slots
 from pteron.gpu.staging import Pending
 from pteron.gpu.state import State
 from pteron.ir.values import Port, Tensor
-from pteron.method import IOInfo, Method
+from pteron.method import Method
+from pteron.method_info import describe
 from pteron.plan.sweep import LiveGraph
 from pteron.segments.graph import SegmentedGraph
 
@@ -52,9 +53,9 @@ class SegmentedMethod(Method):
         super().__init__(live, device, weights, program)
         self.segments = live.graph.most
         dims = {info.name: info.dynamic_dims for info in self.inputs}
-        self.inputs = tuple(_info(port, dims.get(port.name, ())) for port in live.graph.program_inputs)
+        self.inputs = tuple(describe(port, dims.get(port.name, ())) for port in live.graph.program_inputs)
         self.outputs = tuple(
-            _info(port, () if rows is None or port.max_shape[rows.dim] == 1 else (rows.dim,))
+            describe(port, () if rows is None or port.max_shape[rows.dim] == 1 else (rows.dim,))
             for port, rows in zip(live.graph.program_outputs, live.graph.output_rows, strict=True)
         )
 
@@ -245,11 +246,6 @@ class SegmentedMethod(Method):
             if self._slots is not None:
                 self._slots.close()
                 self._slots = None
-
-
-def _info(port: Port, dims: tuple[int, ...]) -> IOInfo:
-    is_tensor = isinstance(port.value, Tensor)
-    return IOInfo(port.name, port.host_type, port.max_shape, dims, is_tensor)
 
 
 def _on_host(array: Any, port: Port) -> Array:

@@ -17,7 +17,8 @@ from pteron.cli.arguments import in_order, parse_shape, split_name
 from pteron.verifying.samples import random_arrays
 
 if TYPE_CHECKING:
-    from pteron.method import IOInfo, Method
+    from pteron.method import Method
+    from pteron.method_info import IOInfo
 
 Fill: TypeAlias = "Callable[[IOInfo, tuple[int, ...]], np.ndarray[Any, Any]]"
 

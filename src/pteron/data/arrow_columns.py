@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pteron.errors import RowError
-from pteron.method import IOInfo
+from pteron.method_info import IOInfo
 
 
 def column_type(info: IOInfo) -> pa.DataType:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pteron.errors import InputError
 from pteron.extras import needs
-from pteron.method import IOInfo
+from pteron.method_info import IOInfo
 
 
 def image_array(

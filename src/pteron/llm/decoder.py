@@ -9,7 +9,7 @@ import numpy as np
 
 from pteron.errors import InputError, UnsupportedError
 from pteron.gpu.state import Part, State, first_positions
-from pteron.method import IOInfo
+from pteron.method_info import IOInfo
 from pteron.program import Program
 from pteron.segmented_method import SegmentedMethod
 

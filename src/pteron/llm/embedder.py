@@ -21,7 +21,7 @@ from pteron.llm.model import model_file
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker
 from pteron.loading import load as load_program
 from pteron.loading import portable_source
-from pteron.method import IOInfo
+from pteron.method_info import IOInfo
 from pteron.program import Program
 from pteron.pte import ProgramFile
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from pteron.errors import InputError
 from pteron.mapping.row_tables import as_array
-from pteron.method import IOInfo, Method
+from pteron.method import Method
+from pteron.method_info import IOInfo
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Columns: TypeAlias = Mapping[str, str] | Sequence[str]

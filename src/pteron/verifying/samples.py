@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pteron.ir.values import Shape
-from pteron.method import IOInfo, Method
+from pteron.method import Method
+from pteron.method_info import IOInfo
 from pteron.report.inspect import sample_ranges
 
 Draw: TypeAlias = Callable[[IOInfo, Shape], np.ndarray[Any, Any]]
