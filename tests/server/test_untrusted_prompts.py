@@ -228,9 +228,18 @@ def test_a_worker_outlives_its_process_and_a_fork(worker: Worker) -> None:
     worker._child._process.wait()
     assert template.render(HELLO) == "hello"
     if (forked := os.fork()) == 0:
-        os._exit(0 if template.render(HELLO) == "hello" else 1)
+        try:
+            os._exit(0 if template.render(HELLO) == "hello" else 1)
+        finally:  # an error must not let this copy run the other tests
+            os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]) == 0
     assert template.render(HELLO) == "hello"
+
+
+def test_the_last_words_of_a_process_are_in_the_error(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import sys\nsys.exit('first line\\nthe disk is full')")
+    with pytest.raises(OutOfBounds, match=r"m.pte ended its process \(status 1: the disk is full\)"):
+        Worker(tmp_path / "script.py").call("encode", blame="m.pte")
 
 
 def test_a_process_ends_with_its_worker() -> None:

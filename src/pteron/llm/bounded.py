@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections import deque
 from dataclasses import dataclass
 from multiprocessing.spawn import get_executable
 from pathlib import Path
@@ -120,12 +121,16 @@ class Child:
             [os.fsdecode(get_executable()), "-P", str(script), str(bounds.nbytes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TOKENIZERS_PARALLELISM": "false"},
             start_new_session=True,
         )
         self._requests: Requests = queue.SimpleQueue()
         threading.Thread(target=_talk, args=(self._process, self._requests), daemon=True).start()
+        # It must be read all the time: a child that writes to a full pipe waits for ever.
+        self._last_line: deque[bytes] = deque(maxlen=1)
+        self._listener = threading.Thread(target=_keep_last, args=(self._process, self._last_line), daemon=True)
+        self._listener.start()
         self._owner = os.getpid()
         self._end = weakref.finalize(self, _end, self._owner, self._process, self._requests)
 
@@ -142,10 +147,12 @@ class Child:
         return reply.get(timeout=seconds)
 
     def end(self) -> str:
-        """End the process. Returns how it ended."""
+        """End the process. Returns how it ended, and the last line that it wrote to stderr."""
         self._end()
+        self._listener.join(timeout=1.0)
         status = self._process.returncode
-        return f"signal {-status}" if status < 0 else f"status {status}"
+        how = f"signal {-status}" if status < 0 else f"status {status}"
+        return ": ".join([how, *(line.decode(errors="replace").strip() for line in self._last_line)])
 
 
 def _talk(process: subprocess.Popen[bytes], requests: Requests) -> None:
@@ -159,6 +166,12 @@ def _talk(process: subprocess.Popen[bytes], requests: Requests) -> None:
                 reply.put(read_frame(process.stdout))
             except OSError:  # the process has closed its pipe
                 reply.put(None)
+
+
+def _keep_last(process: subprocess.Popen[bytes], line: deque[bytes]) -> None:
+    assert process.stderr
+    with process.stderr:
+        line.extend(process.stderr)
 
 
 def _end(owner: int, process: subprocess.Popen[bytes], requests: Requests) -> None:
