@@ -129,7 +129,9 @@ class Child:
         threading.Thread(target=_talk, args=(self._process, self._requests), daemon=True).start()
         # It must be read all the time: a child that writes to a full pipe waits for ever.
         self._last_line: deque[bytes] = deque(maxlen=1)
-        self._listener = threading.Thread(target=_keep_last, args=(self._process, self._last_line), daemon=True)
+        self._listener = threading.Thread(
+            target=_keep_last, args=(self._process, self._last_line), daemon=True
+        )
         self._listener.start()
         self._owner = os.getpid()
         self._end = weakref.finalize(self, _end, self._owner, self._process, self._requests)
