@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.llm.tool_models import (
     MISTRAL_ARGS,
     PLAIN,
     QUESTION,
+    QWEN_CODER,
     TEMPLATES,
     TOOLS,
     WEATHER,
@@ -32,6 +34,11 @@ ROME = '{"city": "Rome", "days": 2}'
 # A call of `weather` as each family writes it, with text before it where that is possible.
 WRITTEN = {
     HERMES: ("Let me see.", f'<tool_call>\n{{"name": "weather", "arguments": {ROME}}}\n</tool_call>'),
+    QWEN_CODER: (
+        "Let me see.",
+        "<tool_call>\n<function=weather>\n<parameter=city>\nRome\n</parameter>\n<parameter=days>\n2\n</parameter>\n"
+        "</function>\n</tool_call>",
+    ),
     LLAMA_3: ("", f'{{"name": "weather", "parameters": {ROME}}}'),
     MISTRAL: ("Hm.", f'[TOOL_CALLS][{{"name": "weather", "arguments": {ROME}}}]'),
     MISTRAL_ARGS: ("", f"[TOOL_CALLS]weather[ARGS]{ROME}"),
@@ -48,12 +55,6 @@ def calls_of(made: pteron.llm.Generation) -> list[tuple[str, dict[str, Any]]]:
 def test_the_template_shows_the_family(name: str) -> None:
     assert family_of(TEMPLATES[name]).name == name
     assert family_of(TEMPLATES[name].replace("tools", "others")) is GENERIC
-
-
-def test_calls_as_xml_use_the_generic_form() -> None:
-    family = family_of("{{ tools }}<tool_call><function=name>")
-    assert not family.has_own_template
-    assert family.begin == GENERIC.begin
 
 
 @pytest.mark.parametrize("marks", [True, False], ids=["tokens", "text"])
@@ -92,8 +93,9 @@ def test_several_calls() -> None:
     hermes = "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in calls)
     mistral = f"[TOOL_CALLS][{', '.join(calls)}]"
     apart = f"[TOOL_CALLS]weather[ARGS]{ROME}[TOOL_CALLS]clock[ARGS]{{}}"
+    tags = f"{WRITTEN[QWEN_CODER][1]}\n<tool_call>\n<function=clock>\n</function>\n</tool_call>"
     want = [("weather", {"city": "Rome", "days": 2}), ("clock", {})]
-    for text, template in ((hermes, HERMES), (mistral, MISTRAL), (apart, MISTRAL_ARGS)):
+    for text, template in ((hermes, HERMES), (mistral, MISTRAL), (apart, MISTRAL_ARGS), (tags, QWEN_CODER)):
         model = answering(text, template)
         assert calls_of(model.generate(QUESTION, tools=TOOLS)) == want
         one = model.generate(QUESTION, tools=TOOLS, parallel_tool_calls=False)
@@ -120,6 +122,8 @@ def test_a_reader_takes_pieces_of_any_size(family: Family, size: int) -> None:
     before = "" if family.first_only else "a < b and [x] "
     names = ["weather"] if family.again is None else ["weather", "clock"]
     arguments = r'{"a": "}\"]{", "b": [{}, [1]]}'
+    if family.has_parameter_tags:
+        arguments = '<parameter=a>\n}"]{\n</parameter>\n<parameter=b>\n[{}, [1]]\n</parameter>\n'
     calls = (family.again or "").join(f"{name}{family.middle}{arguments}{family.tail}" for name in names)
     text = f"{before}{family.begin}{family.head}{calls}{family.end}"
     reader, visible, found = CallReader(family), "", {}
@@ -130,7 +134,8 @@ def test_a_reader_takes_pieces_of_any_size(family: Family, size: int) -> None:
             name, so_far = found.get(delta.index, (delta.name, ""))
             found[delta.index] = (name, so_far + delta.arguments)
     assert visible == before
-    assert list(found.values()) == [(name, arguments) for name in names]
+    read = [(name, json.loads(text)) for name, text in found.values()]
+    assert read == [(name, {"a": '}"]{', "b": [{}, [1]]}) for name in names]
     assert reader.count == len(names)
 
 
@@ -139,6 +144,82 @@ def test_text_is_not_held_back_for_long() -> None:
     assert reader.push("one <tool", ended=False)[0] == "one "
     assert reader.push("box> two", ended=False)[0] == "<toolbox> two"
     assert reader.push(" <tool_c", ended=True)[0] == " <tool_c"
+
+
+TYPED = {
+    "properties": {
+        "code": {"type": "string"},
+        "count": {"type": ["integer", "null"]},
+        "label": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "unit": {"$ref": "#/$defs/Unit"},
+        "more": {"type": "object", "properties": {"unit": {"$ref": "#/$defs/Unit"}}},
+        "any": {},
+    },
+    "required": ["code", "unit"],
+    "$defs": {"Unit": {"enum": ["C", "F", 1]}},
+}
+
+
+def in_tags(**texts: str) -> str:
+    tags = "".join(f"<parameter={name}>\n{text}\n</parameter>\n" for name, text in texts.items())
+    return f"<tool_call>\n<function=f>\n{tags}</function>\n</tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (
+            {"code": 'if a < b:\n  print("</p>")', "count": "12", "label": "12", "unit": "F"},
+            {"code": 'if a < b:\n  print("</p>")', "count": 12, "label": "12", "unit": "F"},
+        ),
+        (
+            {"code": "", "count": "null", "label": "null", "unit": "1", "more": '{"unit": 1}', "any": "True"},
+            {"code": "", "count": None, "label": None, "unit": 1, "more": {"unit": 1}, "any": True},
+        ),
+        ({"code": "12", "unit": "C", "any": "[1]"}, {"code": "12", "unit": "C", "any": [1]}),
+    ],
+)
+def test_values_in_tags_have_the_types_of_the_schema(texts: Any, values: Any) -> None:
+    tools = with_parameters(TYPED, strict=True)
+    made = answering(in_tags(**texts), QWEN_CODER, tools).generate(QUESTION, tools=tools, max_new_tokens=400)
+    assert calls_of(made) == [("f", values)]
+
+
+def test_tags_follow_the_schema() -> None:
+    """The model wants to write a wrong value, a parameter that there is not, and no required one."""
+    tools = with_parameters(TYPED)
+    wrong = in_tags(code="a", unit="K", other="b"), in_tags(more='{"unit": "K"}')
+    for text in wrong:
+        model = answering(text, QWEN_CODER, tools)
+        made = model.generate(QUESTION, tools=tools, max_new_tokens=400, parallel_tool_calls=False)
+        for call in made.tool_calls:
+            assert call.arguments["unit"] in ("C", "F", 1)
+            assert call.arguments.keys() <= TYPED["properties"].keys()
+
+
+@pytest.mark.parametrize("parameters", [{}, {"additionalProperties": {"type": "string"}}])
+def test_a_tool_may_take_any_parameter(parameters: Any) -> None:
+    tools = with_parameters(parameters)
+    model = answering(in_tags(a="x", b="y"), QWEN_CODER, tools)
+    assert calls_of(model.generate(QUESTION, tools=tools)) == [("f", {"a": "x", "b": "y"})]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"properties": 3}, "properties must be an object"),
+        ({"properties": {"a": {"type": "string", "minLength": 3}}}, "minLength cannot be enforced"),
+        ({"properties": {"a": {"$ref": "#/$defs/A"}}}, "'#/[$]defs/A' names nothing"),
+        (
+            {"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}]}}},
+            "refers to itself",
+        ),
+    ],
+)
+def test_wrong_parameters_in_tags(parameters: Any, message: str) -> None:
+    tools = with_parameters(parameters, strict=True)
+    with pytest.raises(ToolError, match=f"the parameters of the tool 'f' cannot be used: .*{message}"):
+        answering("", QWEN_CODER, []).generate(QUESTION, tools=tools)
 
 
 def test_no_choice_means_no_tools() -> None:
@@ -266,7 +347,7 @@ def test_tools_need_messages() -> None:
 # -- random weights -------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["hermes", "generic"])
+@pytest.fixture(scope="module", params=["hermes", "qwen coder", "generic"])
 def random_model(request: Any, once: Any, device: Device) -> Iterator[LanguageModel]:
     folder: Path = once("tool-model", make_tool_model)
     template = TEMPLATES[request.param]

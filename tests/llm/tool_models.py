@@ -71,9 +71,21 @@ MISTRAL_ARGS = (
     "{% for call in m.tool_calls or [] %}[TOOL_CALLS]{{ call.function.name }}[ARGS]"
     "{{ call.function.arguments | tojson }}{% endfor %}{% endfor %}"
 )
+QWEN_CODER = (
+    "{% if tools %}<tools>{% for tool in tools %}{{ tool | tojson }}{% endfor %}</tools>\n{% endif %}"
+    "{% for m in messages %}"
+    "{% if m.role == 'tool' %}<tool_response>{{ m.content }}</tool_response>\n"
+    "{% else %}{{ m.role }}: {{ m.content }}"
+    "{% for call in m.tool_calls or [] %}<tool_call>\n<function={{ call.function.name }}>\n"
+    "{% for name, value in call.function.arguments | items %}<parameter={{ name }}>\n"
+    "{{ value if value is string else value | tojson }}\n</parameter>\n{% endfor %}</function>\n</tool_call>"
+    "{% endfor %}\n{% endif %}"
+    "{% endfor %}assistant: "
+)
 PLAIN = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 TEMPLATES = {
     "hermes": HERMES,
+    "qwen coder": QWEN_CODER,
     "llama 3": LLAMA_3,
     "mistral": MISTRAL,
     "mistral with arguments apart": MISTRAL_ARGS,

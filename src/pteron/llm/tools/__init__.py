@@ -2,7 +2,7 @@
 
 `definitions` checks what the caller gives. `call_formats` says how a model writes a call. `turns` puts calls
 and results into the prompt. `call_grammar` lets the model write only valid calls. `calls` reads them out of
-its text. `use` connects them.
+its text. `parameter_tags` has both for arguments that are not JSON. `use` connects them.
 """
 
 from pteron.llm.tools.call_formats import Family, family_of

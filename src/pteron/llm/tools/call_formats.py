@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 READS_TOOLS = re.compile(r"\btools\b")
 
@@ -26,6 +26,7 @@ class Family:
     lead: str = ""  # may stand before `begin`
     first_only: bool = False  # a call is the whole answer, without text before it
     has_own_template: bool = True  # False: the template cannot show tools, so Pteron describes them
+    has_parameter_tags: bool = False  # ARGUMENTS are tags, one for each parameter, and not a JSON object
 
 
 GENERIC = Family(
@@ -41,8 +42,16 @@ GENERIC = Family(
 
 # The first that fits is taken.
 FAMILIES = (
-    # Qwen 3 Coder writes XML inside the tags of the next family. Such models use the generic form.
-    replace(GENERIC, marks=("<tool_call>", "<function=")),
+    Family(  # Qwen 3 Coder, Qwen 3.5
+        "qwen coder",
+        marks=("<tool_call>", "<function="),
+        begin="<tool_call>",
+        head="\n<function=",
+        middle=">\n",
+        tail="</function>\n</tool_call>",
+        again="\n<tool_call>\n<function=",
+        has_parameter_tags=True,
+    ),
     Family(  # Hermes, Qwen, SmolLM3
         "hermes",
         marks=("<tool_call>",),

@@ -15,6 +15,7 @@ from pteron.llm.prompt_process import JSON_OPTIONS
 from pteron.llm.tokenizer import Tokenizer
 from pteron.llm.tools.call_formats import Family
 from pteron.llm.tools.definitions import Tool, ToolError, ToolSelection
+from pteron.llm.tools.parameter_tags import RULES, ParameterGrammar
 
 ANY = "(?s:.*)"
 # What llguidance says, before it repeats the lines of the grammar.
@@ -110,13 +111,16 @@ def _calls(selection: ToolSelection, family: Family, marks: Marks) -> list[str]:
         f"calls: {marks.literal(family.head)} call{more} {end}",
         f"call: ({names}) {tail}",
         *(
-            f"call_{number}: {marks.literal(tool.name + family.middle)} {_arguments(tool)}"
+            f"call_{number}: {marks.literal(tool.name + family.middle)} {_arguments(tool, family, marks)}"
             for number, tool in enumerate(selection.allowed)
         ),
+        *(RULES if family.has_parameter_tags else ()),
     ]
 
 
-def _arguments(tool: Tool) -> str:
+def _arguments(tool: Tool, family: Family, marks: Marks) -> str:
+    if family.has_parameter_tags:
+        return ParameterGrammar(tool, marks.literal, _json).rule()
     return _json(tool.parameters, tool.strict)
 
 

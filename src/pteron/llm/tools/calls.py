@@ -6,12 +6,13 @@ import json
 import random
 import re
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pteron.llm.tools.call_formats import Family
-from pteron.llm.tools.definitions import NAME
+from pteron.llm.tools.definitions import NAME, NO_PARAMETERS
+from pteron.llm.tools.parameter_tags import ParameterReader
 
 LETTERS = string.ascii_letters + string.digits
 
@@ -59,14 +60,15 @@ def new_id() -> str:
 class CallReader:
     """Divides an answer into text and calls. Text that may be the beginning of a call is held back."""
 
-    def __init__(self, family: Family | None) -> None:
-        """None: the answer has no calls."""
+    def __init__(self, family: Family | None, schemas: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        """None: the answer has no calls. schemas: of the arguments, by the names of the tools."""
         self.count = 0  # complete calls
         self._family = family
+        self._schemas = schemas or {}
         self._unread = ""
         self._has_text = False
         self._begun = 0
-        self._arguments: ObjectScanner | None = None
+        self._arguments: ObjectReader | ParameterReader | None = None
         if family:
             before = f"(?:{re.escape(family.lead)})?{re.escape(family.begin)}"
             self._first = _head(before + re.escape(family.head), family.middle)
@@ -90,7 +92,8 @@ class CallReader:
     def _read_call(self) -> tuple[str, CallDelta] | None:
         """The text before a call, and a part of the call. None if there is no call yet."""
         if self._arguments is not None:
-            return "", self._more_arguments(self._arguments)
+            delta = self._more_arguments(self._arguments)
+            return None if delta is None else ("", delta)
         if self._begun:
             head = self._next.search(self._unread)
         elif self._family and self._family.first_only:
@@ -103,16 +106,22 @@ class CallReader:
         delta = CallDelta(self._begun, id=new_id(), name=head["name"])
         text = "" if self._begun else before
         self._begun += 1
-        self._arguments = ObjectScanner()
+        self._arguments = self._argument_reader(head["name"])
         return text, delta
 
-    def _more_arguments(self, arguments: ObjectScanner) -> CallDelta:
-        length = arguments.feed(self._unread)
-        part, self._unread = self._unread[:length], self._unread[length:]
+    def _argument_reader(self, name: str) -> ObjectReader | ParameterReader:
+        if self._family and self._family.has_parameter_tags:
+            return ParameterReader(self._schemas.get(name, NO_PARAMETERS))
+        return ObjectReader()
+
+    def _more_arguments(self, arguments: ObjectReader | ParameterReader) -> CallDelta | None:
+        """None if no further part is complete."""
+        length, part = arguments.read(self._unread)
+        self._unread = self._unread[length:]
         if arguments.is_closed:
             self._arguments = None
             self.count += 1
-        return CallDelta(self._begun - 1, part)
+        return CallDelta(self._begun - 1, part) if part else None
 
     def _free_text(self, family: Family, ended: bool) -> str:
         """What cannot be the beginning of a call."""
@@ -142,7 +151,7 @@ def _place_of(text: str, mark: str) -> int:
     return next((start for start in starts if mark.startswith(text[start:])), len(text))
 
 
-class ObjectScanner:
+class ObjectReader:
     """Finds the end of a JSON object, as its text arrives."""
 
     def __init__(self) -> None:
@@ -151,8 +160,12 @@ class ObjectScanner:
         self._in_string = False
         self._is_escaped = False
 
-    def feed(self, text: str) -> int:
-        """How many characters of the text belong to the object."""
+    def read(self, text: str) -> tuple[int, str]:
+        """How many characters of the text belong to the object, and these characters."""
+        length = self._length_in(text)
+        return length, text[:length]
+
+    def _length_in(self, text: str) -> int:
         for place, character in enumerate(text):
             if self._in_string:
                 if self._is_escaped:

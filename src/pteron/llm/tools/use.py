@@ -49,4 +49,5 @@ class ToolUse:
         return frozenset(number for number, (token, special) in added if special and token in text)
 
     def reader(self) -> CallReader:
-        return CallReader(self._family)
+        schemas = {tool.name: tool.parameters for tool in self._selection.allowed}
+        return CallReader(self._family, schemas)
