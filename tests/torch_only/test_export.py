@@ -158,8 +158,10 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_name_is_explained(tmp_path: Path, name: str, message: str) -> None:
     factory = write_factory(tmp_path)
     arguments = ["export", name.format(path=factory), str(factory.parent / "out.pte")]
+    folders = list(sys.path)
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
+    assert sys.path == folders
     assert message in " ".join(result.stderr.replace("│", "").split())
     assert not (factory.parent / "out.pte").exists()
 

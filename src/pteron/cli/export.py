@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from importlib.util import module_from_spec, spec_from_file_location
@@ -56,17 +58,18 @@ def export(
 
     exporters()  # report missing packages before the user's file, which imports torch too
     prepare_file(output)
-    module, example_inputs, *rest = make(factory)
-    made = export_module(
-        module,
-        example_inputs,
-        output,
-        dynamic_shapes=rest[0] if rest else None,
-        quantize=quantize.value if quantize else None,
-        group_size=group_size,
-        symmetric=symmetric,
-        partition=partition,
-    )
+    with imports_as_in_a_script(factory):
+        module, example_inputs, *rest = make(factory)
+        made = export_module(
+            module,
+            example_inputs,
+            output,
+            dynamic_shapes=rest[0] if rest else None,
+            quantize=quantize.value if quantize else None,
+            group_size=group_size,
+            symmetric=symmetric,
+            partition=partition,
+        )
     if as_json:
         print_json({"file": str(output), **_report_json(made.report)})
     else:
@@ -76,6 +79,21 @@ def export(
 
 def _report_json(report: ExportReport) -> dict[str, Any]:
     return {**asdict(report), "check": report_json(report.check), "runs": report.runs}
+
+
+@contextmanager
+def imports_as_in_a_script(factory: str) -> Iterator[None]:
+    """Find modules in the folder of the factory's file first; for a module by name, in the current folder.
+
+    Only here: the folder may have a `json.py`, which would break every Python process that is started later.
+    """
+    where = Path(factory.rpartition(":")[0])
+    folder = where.parent.resolve() if where.suffix == ".py" else Path.cwd()
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
 
 
 def make(factory: str) -> tuple[Any, ...]:
@@ -95,10 +113,9 @@ def make(factory: str) -> tuple[Any, ...]:
 
 
 def load_module(where: str) -> ModuleType:
-    """Import a module by name, or a Python file. The file can import its neighbours, like a script."""
+    """Import a module by name, or a Python file."""
     path = Path(where)
     if path.suffix != ".py":
-        sys.path.insert(0, str(Path.cwd()))
         try:
             return importlib.import_module(where)
         except ModuleNotFoundError as error:
@@ -107,7 +124,6 @@ def load_module(where: str) -> ModuleType:
             raise typer.BadParameter(f"there is no module {where!r}") from None
     if not path.is_file():
         raise typer.BadParameter(f"there is no file {where}")
-    sys.path.insert(0, str(path.parent.resolve()))
     # A name of our own: the file's name may be the name of an installed package.
     spec = spec_from_file_location(f"pteron_export_{path.stem}", path)
     assert spec is not None and spec.loader is not None
