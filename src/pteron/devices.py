@@ -34,8 +34,8 @@ def open_device(wanted: str | int | Adapter | None = None) -> Device:
     """Open an adapter, to share it between programs.
 
     Args:
-        wanted: An adapter, its index in `adapters()`, or a part of its name. Default: the variable
-            `PTERON_DEVICE`, else the best adapter.
+        wanted: An adapter, its index in `adapters()`, a part of its name, or `"software"`: an adapter that
+            runs on the CPU. Default: the variable `PTERON_DEVICE`, else the best adapter.
 
     Returns:
         An open device. Pass it to `pteron.load(..., device=device)`, and close it after the programs.

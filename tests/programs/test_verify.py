@@ -108,6 +108,36 @@ def test_right_kernels_pass_against_every_reference(path: Path) -> None:
         assert "are right" in report._repr_html_()
 
 
+class Gate(torch.nn.Module):
+    """Elementwise operators that become one node."""
+
+    def forward(self, x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
+        return (x * gate).sigmoid() + x
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_fused_node_is_compared_with_the_operators_of_the_file(
+    tmp_path: Path, damaged: Callable[[str, str, str], None], dtype: torch.dtype
+) -> None:
+    path = tmp_path / "gate.pte"
+    rows = Dim("rows", max=6)
+    given = (torch.zeros(6, 8, dtype=dtype), torch.zeros(6, 8, dtype=dtype))
+    pteron.export(Gate(), given, path, dynamic_shapes=({0: rows}, {0: rows}), partition=False)
+    report = pteron.verify(path)
+    assert report.ok
+    assert {(result.op, result.reference) for result in report.results} == {("pteron.chain", "torch")}
+    damaged("chain", "1.0 / (1.0 +", "1.0 / (2.0 +")
+    bad = pteron.verify(path).first_bad
+    assert bad is not None and (bad.op, bad.reference) == ("pteron.chain", "torch")
+
+
+def test_software_is_the_name_of_an_adapter(path: Path) -> None:
+    if not any(adapter.is_software for adapter in pteron.adapters()):
+        pytest.skip("there is no software adapter")
+    told = answer("verify", path, "--against", "software", "--live", "2")
+    assert told["ok"] and told["verified"] > 2
+
+
 def test_whole_programs_are_compared_with_their_module(path: Path, scorer: Scorer) -> None:
     inputs = (np.ones((3, 8), np.float32), np.ones((3, 1), np.float32))
     with pteron.load(path) as program:

@@ -47,7 +47,8 @@ KvDtype: TypeAlias = Annotated[
     KvType, typer.Option("--kv-dtype", help="The type of stored keys and values. f32 takes twice the memory.")
 ]
 DeviceName: TypeAlias = Annotated[
-    str | None, typer.Option("-d", "-dev", "--device", help="An adapter's index, or part of its name.")
+    str | None,
+    typer.Option("-d", "-dev", "--device", help="An adapter's index, part of its name, or software."),
 ]
 TokenizerPath: TypeAlias = Annotated[
     Path | None,

@@ -58,7 +58,9 @@ Restart: TypeAlias = Annotated[
 ]
 Devices: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--device", "-d", help="An adapter's index, or part of its name. Repeatable: side by side."),
+    typer.Option(
+        "--device", "-d", help="An adapter's index, part of its name, or software. Repeatable: side by side."
+    ),
 ]
 BatchRows: TypeAlias = Annotated[
     int | None, typer.Option("--batch", "-b", min=1, help="Rows of a batch. Default: the program's largest.")

@@ -29,9 +29,9 @@ def verify(
         str | None,
         typer.Option(
             "--against",
-            metavar="torch|portable|ADAPTER",
+            metavar="torch|portable|software|ADAPTER",
             help="What computes each node again. Default: torch if it is installed, else portable: the "
-            "kernels that every device can run. Or another adapter, by a part of its name.",
+            "kernels that every device can run. Or another adapter: software, or a part of its name.",
         ),
     ] = None,
     reference: Annotated[

@@ -5,6 +5,7 @@ Operators of ExecuTorch (et_vk, quantized_decomposed) are registered by importin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
@@ -14,9 +15,9 @@ import numpy as np
 import torch
 
 from pteron.ir.dtypes import DType
-from pteron.ir.values import Arg, Graph, SymInt, Tensor, ValueId
+from pteron.ir.values import Arg, Graph, Node, SymInt, Tensor, ValueId
 from pteron.pte.schema import ScalarType
-from pteron.verifying.llama_reference import FUNCTIONS
+from pteron.verifying import affine_reference, llama_reference
 from pteron.verifying.references import NoReference
 from pteron.verifying.walk import NodeRun
 
@@ -27,14 +28,20 @@ REGISTER = {  # the modules that register the operators of a namespace
     "torchao": "torchao.quantization",
 }
 WITHOUT_EFFECT = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
+SHORT_FLOATS = {DType.float16: torch.float16, DType.bfloat16: torch.bfloat16}
 IS_RANDOM = ("rand", "randn", "native_dropout", "dropout", "bernoulli")
 
 
 class TorchReference:
+    """keep_float32: compute with float32 where the program has 16-bit floats."""
+
     name = "torch"
 
+    def __init__(self, keep_float32: bool = False) -> None:
+        self._keep_float32 = keep_float32
+
     def outputs(self, graph: Graph, run: NodeRun) -> list[Any]:
-        function = FUNCTIONS.get(run.node.name) or partial(_call, _function(run.node.name))
+        function = _plain(run.node) or partial(_call, _function(run.node.name))
         args, mutated = self._arguments(graph, run)
         try:
             with torch.no_grad():
@@ -58,12 +65,28 @@ class TorchReference:
                 return run.given[arg.id]
             if isinstance(arg, Tensor):
                 if arg.id not in made:
-                    made[arg.id] = _as_torch(run.given[arg.id], arg.dtype)
+                    made[arg.id] = self._as_torch(run.given[arg.id], arg.dtype)
                 return made[arg.id]
             return arg
 
         args = [convert(arg) for arg in run.node.args[:-1]]
         return args, [made[tensor.id] for tensor in run.node.mutates]
+
+    def _as_torch(self, array: np.ndarray[Any, Any], dtype: DType) -> torch.Tensor:
+        tensor = torch.from_numpy(np.array(array))
+        if dtype in SHORT_FLOATS:
+            return tensor.to(torch.float32 if self._keep_float32 else SHORT_FLOATS[dtype])
+        # The GPU has 32-bit integers where torch has 64.
+        return tensor.to(torch.int64) if tensor.dtype == torch.int32 else tensor
+
+
+def _plain(node: Node) -> Callable[..., Any] | None:
+    """An operator that torch does not have, in plain torch."""
+    if node.name in affine_reference.WITH_WIDTH:
+        (out,) = node.writes
+        assert isinstance(out, Tensor)
+        return partial(affine_reference.WITH_WIDTH[node.name], width=out.max_shape[-1])
+    return llama_reference.FUNCTIONS.get(node.name) or affine_reference.FUNCTIONS.get(node.name)
 
 
 @cache
@@ -98,14 +121,6 @@ def _call(function: Any, *args: Any) -> Any:
     if isinstance(named.get("dtype"), int):
         named["dtype"] = getattr(torch, ScalarType(named["dtype"]).name.lower())
     return function(**named)
-
-
-def _as_torch(array: np.ndarray[Any, Any], dtype: DType) -> torch.Tensor:
-    """The GPU has 32-bit integers where torch has 64."""
-    tensor = torch.from_numpy(np.array(array))
-    if dtype is DType.bfloat16:
-        return tensor.to(torch.bfloat16)
-    return tensor.to(torch.int64) if tensor.dtype == torch.int32 else tensor
 
 
 def _as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

@@ -50,7 +50,8 @@ def verify(
         inputs: The inputs of one call. Default: random inputs at several live shapes.
         method: The method to verify.
         against: What computes a node again: `"torch"`; `"portable"` (the kernels that every device can run,
-            on this device); or the name of another adapter. Default: torch if it is installed, else portable.
+            on this device); `"software"` or the name of another adapter. Default: torch if it is installed,
+            else portable.
         all_routes: Verify all kernels that fit, not only those that a call uses.
         save: A folder for the node and the inputs of each failure, to attach to a bug report.
         device: An adapter's index or part of its name, or an open device.
@@ -219,8 +220,9 @@ def _reference(against: str | None, program: Program) -> Iterator[Reference]:
         yield portable(program.device)
     elif against == "torch":
         with needs("export", 'to verify against torch (against="portable" needs no torch)'):
+            from pteron.verifying.fused_reference import FusedReference
             from pteron.verifying.torch_reference import TorchReference
-        yield FirstOf(TorchReference(), portable(program.device))
+        yield FirstOf(TorchReference(), FusedReference(), portable(program.device))
     else:
         device = open_device(against)
         try:

@@ -28,7 +28,7 @@ class NodeRun:
     node: Node
     route: str
     kernels: tuple[str, ...]
-    given: dict[ValueId, Any]  # what the node reads: arrays and integers, before it runs
+    given: dict[ValueId, Any]  # what the node reads before it runs, and the integers of fused nodes
     made: list[Array]  # what it writes, and then what it changes in place
 
     @property
@@ -39,6 +39,20 @@ class NodeRun:
 def results(node: Node) -> tuple[Tensor, ...]:
     """The tensors that a node writes, and then those that it changes in place."""
     return (*(value for value in node.writes if isinstance(value, Tensor)), *node.mutates)
+
+
+def originals(node: Node) -> Iterator[Node]:
+    """The nodes of the file in a fused node, in program order. Passes may replace fused nodes."""
+    if not node.replaces:
+        yield node
+    for replaced in node.replaces:
+        yield from originals(replaced)
+
+
+def _fused_integers(node: Node) -> Iterator[SymInt]:
+    """Integers that the nodes of the file read, and the fused node perhaps not."""
+    for original in originals(node):
+        yield from (value for value in original.reads if isinstance(value, SymInt))
 
 
 def poison(method: Method) -> None:
@@ -58,7 +72,8 @@ def walk(method: Method, inputs: Sequence[Any]) -> Iterator[NodeRun]:
         for index, group in groupby(executor.launched(), key=lambda launched: launched[0]):
             launches = [launch for _, launch in group]
             node = method.graph.nodes[index]
-            given = {value.id: _read(method, value, state) for value in (*node.reads, *node.mutates)}
+            reads = (*node.reads, *node.mutates, *_fused_integers(node))
+            given = {value.id: _read(method, value, state) for value in reads}
             commands: list[Command] = [executor._command(launch, state) for launch in launches]
             device.submit((), commands, ())
             plan = executor.live.plans[index]

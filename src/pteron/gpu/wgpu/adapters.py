@@ -90,7 +90,10 @@ def adapters() -> tuple[Adapter, ...]:
 
 
 def choose(wanted: str | int | None = None) -> Adapter:
-    """The best adapter, or the one with this index or with this text in its name."""
+    """The best adapter, or the one with this index or with this text in its name.
+
+    `software` is any adapter that runs on the CPU.
+    """
     if wanted is None:
         wanted = os.environ.get("PTERON_DEVICE") or None
     found = adapters()
@@ -103,11 +106,17 @@ def choose(wanted: str | int | None = None) -> Adapter:
     if isinstance(wanted, int):
         matches = [a for a in found if a.index == wanted]
     else:
-        matches = [a for a in found if wanted.lower() in str(a).lower()]
+        matches = [a for a in found if wanted.lower() in _names(a).lower()]
     if not matches:
         have = "; ".join(f"{a.index}: {a}" for a in found)
-        raise DeviceError(f"no GPU adapter matches {wanted!r}; there are {have}")
+        hint = f". To get a software adapter, {REMEDY}" if wanted == "software" else ""
+        raise DeviceError(f"no GPU adapter matches {wanted!r}; the adapters are {have}{hint}")
     return matches[0]
+
+
+def _names(adapter: Adapter) -> str:
+    """The text in which a name is searched."""
+    return f"{adapter}, software" if adapter.is_software else str(adapter)
 
 
 def opengl_names() -> list[str]:
