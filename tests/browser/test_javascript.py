@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import tokenizers
 import torch
 
+import pteron
 from pteron.llm import Sampler, Sampling
 from pteron.llm.chat_template import ChatTemplate
 from pteron.llm.tokenizer import Tokenizer
@@ -23,6 +25,39 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("modules")
     write_modules(folder)
     return folder
+
+
+# -- types ----------------------------------------------------------------------------------------
+
+EXPORTED = """
+import * as pteron from "./pteron/pteron.js";
+const steps = new Set(["constructor", "allocate", "fill", "compile", "bind", "commands"]);  // internal
+const members = (kind) => Object.getOwnPropertyNames(kind.prototype).filter((name) => !steps.has(name));
+const isError = (kind) => kind === pteron.PteronError || kind.prototype instanceof pteron.PteronError;
+answer({
+  names: Object.keys(pteron),
+  members: { Program: members(pteron.Program), State: members(pteron.State) },
+  errors: Object.fromEntries(Object.entries(pteron).filter(([, kind]) => kind.prototype && isError(kind))
+    .map(([name, kind]) => [name, [new kind("x").name, Object.getPrototypeOf(kind).name]])),
+});
+"""
+
+
+def test_the_types_are_those_of_the_module(folder: Path) -> None:
+    found = run_javascript(EXPORTED, folder, None)
+    text = (folder / "pteron" / "pteron.d.ts").read_text()
+    assert set(found["names"]) == set(re.findall(r"^export (?:class|function) (\w+)", text, re.MULTILINE))
+    for name, members in found["members"].items():
+        body = re.search(rf"^export class {name} {{(.*?)^}}", text, re.MULTILINE | re.DOTALL)
+        assert body is not None
+        assert set(members) <= set(re.findall(r"^  (?:readonly )?(\w+)[(:<]", body[1], re.MULTILINE)), name
+
+
+def test_errors_have_the_names_and_the_tree_of_python(folder: Path) -> None:
+    for name, (own, parent) in run_javascript(EXPORTED, folder, None)["errors"].items():
+        kind = getattr(pteron, name)
+        assert own == name
+        assert parent in {base.__name__ for base in kind.__mro__[1:]} or parent == "Error"
 
 
 # -- numbers of 16 bits ---------------------------------------------------------------------------

@@ -82,6 +82,16 @@ def test_sizes_may_be_stated() -> None:
         points(graph, [99])
 
 
+def test_stated_names_and_dimensions_must_be_those_of_the_inputs() -> None:
+    s = Sketch()
+    x = s.input(6, 4)
+    graph = s.finish(s.add("aten.sigmoid.default", x, shape=(6, 4)))
+    with pytest.raises(InputError, match="names nothing, but the inputs are v0"):
+        points(graph, {"nothing": [[1], [4]]})
+    with pytest.raises(InputError, match=r"has 1 lists of sizes, but v0 needs 2 \(at most \(6, 4\)\)"):
+        points(graph, {"v0": [[1]]})
+
+
 def test_too_many_shapes_ask_for_sizes() -> None:
     s = Sketch()
     x = s.input(400, 300)

@@ -111,12 +111,16 @@ def _sizes(text: str) -> set[int]:
     """Parse `1-16|32`."""
     found: set[int] = set()
     for part in text.split("|"):
-        low, _, high = part.strip().partition("-")
-        if not low.isdigit() or not (high or low).isdigit():
+        bounds = part.strip().split("-")
+        if (
+            len(bounds) > 2
+            or not all(bound.isdecimal() for bound in bounds)
+            or int(bounds[0]) > int(bounds[-1])
+        ):
             raise typer.BadParameter(
                 f"{text!r} is not a size, a range such as 1-16, or a list such as 1|8|16"
             )
-        found.update(range(int(low), int(high or low) + 1))
+        found.update(range(int(bounds[0]), int(bounds[-1]) + 1))
     return found
 
 

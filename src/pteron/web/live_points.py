@@ -64,6 +64,8 @@ def live_points(
     stated: the sizes that dynamic dimensions may have. Default: all.
     """
     graph = live.graph
+    if isinstance(stated, Mapping):
+        _check_stated(graph, stated)
     axes = choose_axes(live, stated)
     still: dict[ValueId, Live] = dict.fromkeys((symint.id for symint in integers.moving), 0)
     accepted = 0
@@ -99,6 +101,21 @@ def choose_axes(live: LiveGraph, stated: Stated | None) -> list[Axis]:
     if _count(together) > most_points(live.graph):
         raise _too_many(live, together, [])
     return together
+
+
+def _check_stated(graph: Graph, stated: Mapping[str, Sequence[Collection[int]]]) -> None:
+    """Refuse names that are no inputs, and lists that are too short or too long."""
+    ports = {port.name: port for port in graph.inputs}
+    for name, lists in stated.items():
+        if name not in ports:
+            raise InputError(f"--live names {name}, but the inputs are {', '.join(ports)}")
+        wanted = len(ports[name].max_shape) if isinstance(ports[name].value, Tensor) else 1
+        if len(lists) != wanted:
+            shape = f" (at most {tuple(ports[name].max_shape)})" if ports[name].max_shape else ""
+            raise InputError(
+                f"--live {name}=... has {len(lists)} lists of sizes, but {name} needs {wanted}{shape}: "
+                f"one for each dimension, with commas between them"
+            )
 
 
 def _sizes(graph: Graph, value: ValueId, dim: int, stated: Stated | None) -> set[int]:

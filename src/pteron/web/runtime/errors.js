@@ -1,8 +1,6 @@
 // The errors, in the same tree as in Python.
 
-export class PteronError extends Error {
-  constructor(message) { super(message); this.name = new.target.name; }
-}
+export class PteronError extends Error {}
 /** A file is damaged, or not what it claims to be. */
 export class FormatError extends PteronError {}
 /** The browser or the adapter lacks something that the program needs. */
@@ -15,3 +13,8 @@ export class OutOfMemory extends PteronError {}
 export class DeviceError extends PteronError {}
 /** The GPU of a running program was lost. */
 export class DeviceLost extends DeviceError {}
+
+// Not the names of the classes themselves: a bundler may shorten them.
+for (const [name, kind] of Object.entries({ PteronError, FormatError, UnsupportedError, InputError, OutOfMemory, DeviceError, DeviceLost })) {
+  kind.prototype.name = name;
+}

@@ -1,7 +1,7 @@
 // A frozen program on the GPU: its buffers, pipelines and bind groups, and its calls.
 
 import { STORED, count, describe, fromGpu, place, readElement, readInput, tuple } from "./arrays.js";
-import { DeviceError, DeviceLost, InputError, PteronError } from "./errors.js";
+import { DeviceError, DeviceLost, InputError, OutOfMemory, PteronError } from "./errors.js";
 
 /** A program on the GPU. After `load`, calls create no buffers and no pipelines. */
 export class Program {
@@ -20,7 +20,9 @@ export class Program {
     device.lost.then(({ reason, message }) => {
       this.#failure ??= new DeviceLost(`call: the GPU was lost: ${message || reason}: load the program again`);
     });
-    device.addEventListener("uncapturederror", ({ error }) => { this.#failure ??= new DeviceError(error.message); });
+    device.addEventListener("uncapturederror", ({ error }) => {
+      this.#failure ??= error instanceof GPUOutOfMemoryError ? new OutOfMemory(`the GPU has no memory left: ${error.message}`) : new DeviceError(error.message);
+    });
   }
 
   /** All live points: the sizes of the dynamic dimensions in order, then the integers that plans depend on. */

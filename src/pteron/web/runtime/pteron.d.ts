@@ -62,8 +62,11 @@ export class Program {
   readonly outputs: Port[];
   /** The sizes of all dynamic dimensions, in order, then the integers that plans depend on: of each live point. */
   readonly points: number[][];
-  /** Run the program at the shapes of the inputs. Calls run one after another. */
-  run(inputs: Record<string, Input>, options?: RunOptions): Promise<Record<string, Tensor | number>>;
+  /**
+   * Run the program at the shapes of the inputs. Calls run one after another.
+   * An output may also be a number: `run<{ output0: Tensor; count: number }>(inputs)`.
+   */
+  run<Outputs = Record<string, Tensor>>(inputs: Record<string, Input>, options?: RunOptions): Promise<Outputs>;
   /** A new state (KV caches) for the same weights. */
   newState(): State;
   /** Set the program's own state back to its first contents. */
