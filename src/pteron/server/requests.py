@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from pteron.llm import Options
+from pteron.llm.closed_schema import closed
 from pteron.llm.generate import Prompt
+from pteron.server.field_names import CHAT, COMPLETION, UNSUPPORTED, first_unknown, similar_name
 
 
 class ApiError(Exception):
@@ -45,19 +47,10 @@ class Request:
     echo: str  # what the answer begins with
 
 
-# Unsupported fields, and the values without an effect. Other values would change the answer: refuse them.
-_UNSUPPORTED: dict[str, tuple[Any, ...]] = {
-    "suffix": (None, ""),
-    "functions": (None, []),
-    "function_call": (None, "none", "auto"),
-    "modalities": (None, ["text"]),
-    "audio": (None,),
-}
-
-
 # The JSON reader holds Python's lock, so it must not take long. Long texts are fast, many values are slow.
 MOST_VALUES = 100_000
 MOST_ANSWERS, MOST_TOP_LOGPROBS, MOST_BIASES = 16, 20, 1000
+LONGEST_NAME = 100  # of a field, in an error
 MOST_STOPS, LONGEST_STOP = 16, 1000  # each is looked for after every token
 LARGEST = 2**63 - 1
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character, if its other half is missing
@@ -65,7 +58,8 @@ SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a character, if its oth
 
 def parse_chat(body: bytes) -> Request:
     """The body of /v1/chat/completions."""
-    fields = _fields(body)
+    fields = json_object(body)
+    check_names(fields, CHAT, UNSUPPORTED)
     messages = fields.get("messages")
     if not isinstance(messages, list) or not messages:
         raise ApiError(400, "messages must be a list of one message or more", param="messages")
@@ -81,7 +75,8 @@ def parse_chat(body: bytes) -> Request:
 
 def parse_completion(body: bytes) -> Request:
     """The body of /v1/completions."""
-    fields = _fields(body)
+    fields = json_object(body)
+    check_names(fields, COMPLETION, UNSUPPORTED)
     prompt = fields.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], (str, list)):
         prompt = prompt[0]
@@ -110,12 +105,15 @@ def tool_options(fields: Mapping[str, Any]) -> Options:
     return cast(Options, tools)
 
 
-def _fields(body: bytes) -> Mapping[str, Any]:
-    fields = json_object(body)
-    for name, harmless in _UNSUPPORTED.items():
-        if fields.get(name) not in harmless:
-            raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_parameter")
-    return fields
+def check_names(
+    fields: Mapping[str, Any], known: Collection[str], unsupported: Mapping[str, tuple[Any, ...]]
+) -> None:
+    """Refuse a field without a meaning here (see `field_names`)."""
+    name = first_unknown(fields, known, unsupported)
+    if name is not None:
+        shown, guess = name[:LONGEST_NAME], similar_name(name[:LONGEST_NAME], known)
+        hint = f": did you mean {guess}?" if guess else ""
+        raise ApiError(400, f"{shown} is not supported{hint}", param=shown, code="unsupported_parameter")
 
 
 def json_object(body: bytes) -> Mapping[str, Any]:
@@ -164,7 +162,11 @@ def _content(content: Any, where: str) -> str:
         isinstance(part, dict) and part.get("type") == "text" for part in content
     ):
         return "".join(str(part.get("text", "")) for part in content)
-    raise ApiError(400, f"{where} must be text", param=where)
+    kinds = (
+        [part.get("type") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    )
+    other = next((f", not {kind}" for kind in kinds if isinstance(kind, str) and kind != "text"), "")
+    raise ApiError(400, f"{where} must be text{other[:40]}", param=where)
 
 
 def make_request(fields: Mapping[str, Any], prompt: Prompt, own: Options, echo: str) -> Request:
@@ -223,7 +225,7 @@ def model_name(fields: Mapping[str, Any]) -> str | None:
 
 
 def _schema(form: Any) -> dict[str, Any] | None:
-    """The JSON schema that `response_format` asks for. Schemas are always followed, `strict` or not."""
+    """The JSON schema that `response_format` asks for. With `strict`, objects have no other properties."""
     kind = form.get("type") if isinstance(form, dict) else "text" if form is None else None
     if kind == "text":
         return None
@@ -234,10 +236,15 @@ def _schema(form: Any) -> dict[str, Any] | None:
         raise ApiError(400, f"response_format must be {expected}", param="response_format")
     named = form.get("json_schema")
     schema = named.get("schema") if isinstance(named, dict) else None
+    where = "response_format.json_schema.schema"
     if not isinstance(schema, dict):
-        where = "response_format.json_schema.schema"
         raise ApiError(400, f"{where} must be an object", param=where)
-    return schema
+    if not boolean(named, "strict"):
+        return schema
+    try:
+        return dict(closed(schema))
+    except RecursionError:
+        raise ApiError(400, f"{where} is nested too deeply", param=where) from None
 
 
 def _stops(stop: Any) -> list[str]:
@@ -280,7 +287,8 @@ def integer(fields: Mapping[str, Any], name: str, least: int, most: int = LARGES
     if value is None:
         return None
     if type(value) is not int or not least <= value <= most:
-        raise ApiError(400, f"{name} must be an integer from {least} to {most}", param=name)
+        wanted = f"of at least {least}" if most == LARGEST else f"from {least} to {most}"
+        raise ApiError(400, f"{name} must be an integer {wanted}", param=name)
     return value
 
 

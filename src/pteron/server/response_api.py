@@ -10,6 +10,7 @@ from pteron.server.requests import (
     ApiError,
     Request,
     boolean,
+    check_names,
     integer,
     json_object,
     make_request,
@@ -19,8 +20,6 @@ from pteron.server.response_form import ResponseForm
 from pteron.server.response_store import ResponseStore
 from pteron.server.responses import AnswerForm
 
-# Fields that change nothing here, whatever their value is.
-_IGNORED = {"metadata", "user", "safety_identifier", "prompt_cache_key", "service_tier", "stream_options"}
 # Unsupported fields, and the values without an effect.
 _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "background": (None, False),
@@ -41,6 +40,7 @@ _OWN = {
     "previous_response_id",
     "store",
     "stream",
+    "stream_options",
     "temperature",
     "text",
     "tool_choice",
@@ -59,7 +59,7 @@ class ResponseReader:
 
     def __call__(self, body: bytes) -> tuple[Request, Callable[[str], AnswerForm]]:
         fields = json_object(body)
-        _check_fields(fields)
+        check_names(fields, _OWN | _SAMPLING, _UNSUPPORTED)
         messages = [*self._earlier(fields), *_input(fields.get("input"))]
         instructions = fields.get("instructions")
         if instructions is not None and not isinstance(instructions, str):
@@ -89,13 +89,6 @@ class ResponseReader:
         }
         most = integer(fields, "max_output_tokens", 1)
         return make_request(chat, prompt, {"max_new_tokens": most, **tool_options(tools)}, "")
-
-
-def _check_fields(fields: Mapping[str, Any]) -> None:
-    for name, value in fields.items():
-        is_harmless = name in _UNSUPPORTED and value in _UNSUPPORTED[name]
-        if name not in _OWN | _SAMPLING | _IGNORED and not is_harmless:
-            raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_parameter")
 
 
 def _input(given: Any) -> list[dict[str, Any]]:
@@ -166,7 +159,10 @@ def _response_format(text: Any) -> Any:
         raise ApiError(400, "text must be an object with a format", param="text")
     if form is None or form.get("type") != "json_schema":
         return form
-    return {"type": "json_schema", "json_schema": {"schema": form.get("schema")}}
+    return {
+        "type": "json_schema",
+        "json_schema": {"schema": form.get("schema"), "strict": form.get("strict")},
+    }
 
 
 def _details(fields: Mapping[str, Any], keep: bool) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pteron.errors import InputError
+from pteron.llm.closed_schema import closed
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_TOOLS = 128
@@ -28,6 +29,7 @@ class Tool:
 
     parameters: the JSON schema of its arguments, which are an object.
     strict: refuse a schema with a keyword that cannot be enforced. Otherwise that keyword is ignored.
+        The arguments then have only the properties that the schema states.
     """
 
     name: str
@@ -50,9 +52,12 @@ class Tool:
         description = function.get("description") or ""
         if not isinstance(description, str):
             raise ToolError(f"{where}.description must be a text")
-        return cls(
-            _name(function.get("name"), where), description, _parameters(function, where), bool(strict)
-        )
+        parameters = _parameters(function, where)
+        try:
+            parameters = closed(parameters) if strict else parameters
+        except RecursionError:
+            raise ToolError(f"{where}.parameters is nested too deeply") from None
+        return cls(_name(function.get("name"), where), description, parameters, bool(strict))
 
     @property
     def definition(self) -> dict[str, Any]:
