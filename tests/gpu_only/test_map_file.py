@@ -177,6 +177,22 @@ class TestContinuing:
         run(source, output)
         np.testing.assert_array_equal(read(output)["output0"], vectors)
 
+    def test_a_run_that_fails_before_its_first_part_leaves_nothing(self, tmp_path: Path) -> None:
+        source = write(tmp_path / "in.jsonl")
+        (tmp_path / "there").mkdir()
+        for output in ("out.parquet", "new", "there"):
+            with pytest.raises(InputError, match="there is no column 'nothing'"):
+                run(source, tmp_path / output, "nothing")
+        assert sorted(p.name for p in tmp_path.rglob("*")) == ["in.jsonl", "there"]
+
+    def test_two_columns_of_one_name_are_refused_at_once(self, tmp_path: Path) -> None:
+        source = tmp_path / "in.parquet"
+        for name, on_error in (("output0", "fail"), ("error", "column")):
+            pyarrow.parquet.write_table(table().append_column(name, [["x"] * COUNT]), source)
+            with pytest.raises(InputError, match=rf"a column '{name}', .* --keep id --keep number$"):
+                run(source, tmp_path / "out.parquet", part_rows=10, on_error=on_error)
+            assert not (tmp_path / "out.parquet.parts").exists(), "no part was computed"
+
     def test_an_unknown_kind_of_output_is_refused(self, tmp_path: Path) -> None:
         source = write(tmp_path / "in.jsonl")
         with pytest.raises(InputError, match=r"out\.xlsx: \.xlsx files cannot be written"):
@@ -252,5 +268,15 @@ def test_bad_options(tmp_path: Path) -> None:
     assert "expected INPUT=COLUMN" in bad.stderr
     with pytest.raises(InputError, match="there is no column 'x'; the columns are"):
         run(source, tmp_path / "out.parquet", keep=("x",))
+    hint = r"pteron map --columns input0=id\). For texts: pteron map --text-column id"
+    with pytest.raises(InputError, match=hint):
+        run_job(
+            FileJob(source, tmp_path / "o.csv", MapOptions()),
+            open_table(source),
+            open_mapper(MODEL, MapOptions()),
+        )
+    with pytest.raises(InputError, match=r"input0: expected int64 values, got a text: 'row 0'"):
+        run(source, tmp_path / "out.parquet", "id")
+    assert FileJob(source, tmp_path / "out", MapOptions(prompt="id")).rows_of_part == 100
     with pytest.raises(InputError, match="text and image cannot be used together"):
         MapOptions(text="a", image="b")

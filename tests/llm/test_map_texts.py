@@ -70,7 +70,8 @@ def test_texts_for_a_program_with_a_mask(
         tokens = tiny_encoders.tokenizer().encode(text).ids
         if len(tokens) > 24:
             assert made["error"][number] == (
-                f"the text has {len(tokens)} tokens, but the program takes 24: cut it (truncate)"
+                f"the text has {len(tokens)} tokens, but the program takes 24: cut it (truncate=True; "
+                "pteron map --truncate)"
             )
             continue
         with torch.no_grad():
@@ -126,13 +127,15 @@ def test_a_prompt_that_is_too_long_is_a_bad_row(model_folder: Path, llm: pteron.
         next(model_folder.glob("*.pte")), MapOptions(prompt="p", generation={"max_new_tokens": 2})
     )
     try:
-        rows = [{"p": "hello"}, {"p": "x" * 100_000}, {"q": ""}, {"p": "a"}]
+        rows = [{"p": "hello"}, {"p": "x" * 100_000}, {"q": ""}, {"p": "a"}, {"p": None}, {"p": 7}]
         made = list(mapper.map(iter(rows)))
     finally:
         mapper.close()
-    assert [isinstance(result, RowError) for result in made] == [False, True, True, False]
+    assert [isinstance(result, RowError) for result in made] == [False, True, True, False, True, True]
     assert "the prompt has more tokens" in str(made[1])
     assert str(made[2]) == "row 2: there is no column 'p'; the columns are q"
+    assert str(made[4]) == "row 4: column 'p': expected a text or messages, but the value is missing"
+    assert str(made[5]) == "row 5: column 'p': expected a text or messages, got 7 (int)"
 
 
 def test_a_source_needs_a_column(tmp_path: Path, device: Device) -> None:

@@ -30,7 +30,9 @@ def embed(
     from_hub: language.FromHub = False,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Write the vectors to a .npy file, as float32 [texts, width]."),
+        typer.Option(
+            "-o", "--output", help="Write the vectors to a .npy file, as float32, one row per text."
+        ),
     ] = None,
     truncate: map_file.Truncate = False,
     tokenizer: language.TokenizerPath = None,
@@ -38,7 +40,7 @@ def embed(
     column: Annotated[str, typer.Option("--text-column", help="The column of a table with texts.")] = "text",
     on_error: map_file.OnBadRow = map_file.ErrorMode.fail,
     keep: map_file.Keep = None,
-    part_rows: map_file.PartRows = 10_000,
+    part_rows: map_file.PartRows = None,
     restart: map_file.Restart = False,
     as_json: common.AsJson = False,
 ) -> None:

@@ -51,7 +51,12 @@ Keep: TypeAlias = Annotated[
     ),
 ]
 PartRows: TypeAlias = Annotated[
-    int, typer.Option("--part-rows", min=1, help="Rows of a part. An interrupted run loses at most one part.")
+    int | None,
+    typer.Option(
+        "--part-rows",
+        min=1,
+        help="Rows of a part. An interrupted run loses at most one part. Default: 10000, or 100 prompts.",
+    ),
 ]
 Restart: TypeAlias = Annotated[
     bool, typer.Option("--restart", help="Start again, instead of continuing an interrupted run.")
@@ -111,7 +116,7 @@ def map_file(
     device: Devices = None,
     on_error: OnBadRow = ErrorMode.fail,
     keep: Keep = None,
-    part_rows: PartRows = 10_000,
+    part_rows: PartRows = None,
     restart: Restart = False,
     ray: Annotated[bool, typer.Option("--ray", help="Run on a Ray cluster. It is not resumable.")] = False,
     actors: Annotated[int, typer.Option("--actors", min=1, help="Processes with a model, with --ray.")] = 1,
@@ -162,7 +167,10 @@ def run_with_progress(model: Path, job: FileJob, as_json: bool) -> None:
         with _bar(job.source.name, reader.count) as report:
             bad = run_job(job, reader, mapper, report)
     except KeyboardInterrupt:
-        progress_console().print(f"interrupted: the same command continues from {job.parts}", style="yellow")
+        begun = (
+            f"the same command continues from {job.parts}" if job.parts.exists() else "no part is finished"
+        )
+        progress_console().print(f"interrupted: {begun}", style="yellow")
         raise typer.Exit(130) from None
     finally:
         mapper.close()

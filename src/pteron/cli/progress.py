@@ -48,7 +48,8 @@ def conversion_bar() -> Iterator[Callable[[float, str], None]]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=progress_console(), transient=True) as bar:
+    console = progress_console()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading", total=1.0)
         yield lambda share, what: bar.update(task, completed=share, description=what)
 

@@ -19,6 +19,7 @@ from pteron.mapping.row_tables import rows_of
 
 Mode: TypeAlias = Literal["fail", "skip", "column"]
 PART_ROWS = 10_000
+PART_PROMPTS = 100  # an answer takes seconds: an interrupted run should not lose hours
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class FileJob:
     on_error: "fail" stops at a bad row. "skip" leaves it out. "column" leaves its results empty, and adds a
         column `error` with the reason.
     keep: the columns of the input that the output has too. Default: see `TableReader.kept`.
+    part_rows: the rows of a part. Default: 10,000, or 100 prompts of a language model.
     """
 
     source: Path
@@ -35,7 +37,7 @@ class FileJob:
     options: MapOptions
     on_error: Mode = "fail"
     keep: tuple[str, ...] | None = None
-    part_rows: int = PART_ROWS
+    part_rows: int | None = None
     restart: bool = False
 
     def __post_init__(self) -> None:
@@ -45,6 +47,10 @@ class FileJob:
                 f"{self.output}: {suffix} files cannot be written: expected {', '.join(SUFFIXES)}, or a "
                 "folder, whose name has no dot unless it exists"
             )
+
+    @property
+    def rows_of_part(self) -> int:
+        return self.part_rows or (PART_PROMPTS if self.options.prompt else PART_ROWS)
 
     @property
     def is_folder(self) -> bool:
@@ -66,27 +72,40 @@ def run_job(
 
     progress: called with the number of finished rows, and of those that an earlier run has finished.
     """
+    _check_names(job, reader, mapper)
     folder = PartFolder(job.parts)
     manifest = {
         "input": identity(job.source),
         "model": mapper.digest,
         "options": options_digest(job.options),
         "columns": list(_kept(job, reader)),
-        "part size": job.part_rows,
+        "part size": job.rows_of_part,
         # A run that failed at a bad row may continue without it: its parts are the same.
         "--on-error": "column" if job.on_error == "column" else "no column",
     }
-    number = folder.begin(manifest, job.restart)
-    bad = 0
-    for table, results in _finished(job, reader, mapper, number * job.part_rows, progress):
-        bad += sum(isinstance(result, RowError) for result in results)
-        folder.write(number, _part(job, mapper, table, results))
-        number += 1
-    if number == 0:
-        folder.write(0, _part(job, mapper, _no_rows(job, reader), []))
+    with folder.begun(manifest, job.restart) as number:
+        bad = 0
+        for table, results in _finished(job, reader, mapper, number * job.rows_of_part, progress):
+            bad += sum(isinstance(result, RowError) for result in results)
+            folder.write(number, _part(job, mapper, table, results))
+            number += 1
+        if number == 0:
+            folder.write(0, _part(job, mapper, _no_rows(job, reader), []))
     if not job.is_folder:
         folder.finish(job.output)
     return bad
+
+
+def _check_names(job: FileJob, reader: TableReader, mapper: RowMapper) -> None:
+    """Refuse an output with two columns of one name before anything is computed."""
+    kept = _kept(job, reader)
+    added = [field.name for field in mapper.fields] + (["error"] if job.on_error == "column" else [])
+    for name in added:
+        if name in kept:
+            others = " ".join(f"--keep {other}" for other in kept if other != name) or "--keep ''"
+            raise InputError(
+                f"the input has a column {name!r}, as the results do: leave it out with {others}"
+            )
 
 
 def _kept(job: FileJob, reader: TableReader) -> tuple[str, ...]:
@@ -109,7 +128,7 @@ def _finished(
             if job.on_error == "fail":
                 raise result
         results.append(result)
-        if len(results) == job.part_rows:
+        if len(results) == job.rows_of_part:
             yield kept.take(len(results)), results
             results = []
     if results:
@@ -160,9 +179,6 @@ def _part(job: FileJob, mapper: RowMapper, kept: pa.Table, results: list[Any]) -
         fields.append(pa.field("error", pa.string()))
         texts = [str(r.reason) if isinstance(r, RowError) else None for r in results]
         columns.append(pa.array(texts, pa.string()))
-    for field in fields:
-        if field.name in kept.column_names:
-            raise InputError(f"the input has a column {field.name!r} too: leave it out with --keep")
     table = pa.Table.from_arrays([*kept.columns, *columns], schema=pa.schema([*kept.schema, *fields]))
     if job.on_error == "skip":
         table = table.filter(pa.array([not isinstance(result, RowError) for result in results], pa.bool_()))

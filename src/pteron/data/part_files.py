@@ -11,7 +11,7 @@ import os
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -46,8 +46,25 @@ class PartFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def begin(self, manifest: dict[str, Any], restart: bool) -> int:
-        """Create the folder, or continue. Returns the number of parts that are already there."""
+    @contextmanager
+    def begun(self, manifest: dict[str, Any], restart: bool) -> Iterator[int]:
+        """Create the folder, or continue. Gives the number of parts that are already there.
+
+        If the block fails before there is a part, nothing is left.
+        """
+        had_folder = self.path.exists()
+        number = self._begin(manifest, restart)
+        try:
+            yield number
+        except BaseException:
+            if not self.parts():
+                (self.path / MANIFEST).unlink()
+                if not had_folder:
+                    with suppress(OSError):  # somebody has put a file there
+                        self.path.rmdir()
+            raise
+
+    def _begin(self, manifest: dict[str, Any], restart: bool) -> int:
         stored = self.path / MANIFEST
         if restart and stored.exists():
             shutil.rmtree(self.path)

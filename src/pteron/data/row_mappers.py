@@ -93,7 +93,10 @@ def open_mapper(model: str | Path, options: MapOptions) -> RowMapper:
     if options.text is not None and is_embedder(path):
         return ProgramMapper.of_embedder(path, options)
     if is_source(Path(model)):
-        raise InputError(f"{model}: say which column has the texts, or the prompts of a language model")
+        raise InputError(
+            f"{model}: say which column has the texts of an embedder (text=, pteron map --text-column), or "
+            "the prompts of a language model (prompt=, --prompt-column)"
+        )
     return ProgramMapper.of_program(path, options)
 
 
@@ -188,8 +191,12 @@ def _value(row: Mapping[str, Any], column: str) -> Any:
 def _text(row: Mapping[str, Any], column: str) -> str:
     text = _value(row, column)
     if not isinstance(text, str):
-        raise InputError(f"column {column!r}: expected a text, got a {type(text).__name__}")
+        raise InputError(f"column {column!r}: expected a text, {_instead(text)}")
     return text
+
+
+def _instead(value: Any) -> str:
+    return "but the value is missing" if value is None else f"got {value!s:.40} ({type(value).__name__})"
 
 
 def _image_of(options: MapOptions, info: Any, row: Mapping[str, Any]) -> Any:
@@ -205,7 +212,8 @@ def _tokens_of(tokenizer: Tokenizer, most: int, options: MapOptions, row: Mappin
     tokens = tokenizer.encode(_text(row, options.text or ""))
     if len(tokens) > most and not options.truncate:
         raise InputError(
-            f"the text has {len(tokens)} tokens, but the program takes {most}: cut it (truncate)"
+            f"the text has {len(tokens)} tokens, but the program takes {most}: cut it (truncate=True; "
+            "pteron map --truncate)"
         )
     return np.array(tokens[:most], np.int64)
 
@@ -251,7 +259,7 @@ def _prompt(row: Mapping[str, Any], column: str) -> Any:
         return prompt
     if isinstance(prompt, (list, np.ndarray)) and len(prompt) and isinstance(prompt[0], Mapping):
         return list(prompt)
-    raise InputError(f"column {column!r}: expected a text or messages, got a {type(prompt).__name__}")
+    raise InputError(f"column {column!r}: expected a text or messages, {_instead(prompt)}")
 
 
 def options_digest(options: MapOptions) -> str:

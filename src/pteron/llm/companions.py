@@ -52,7 +52,8 @@ class Companions:
         definition = self._read(TOKENIZER, "tokenizer.json")
         if definition is None:
             raise InputError(
-                "no tokenizer in the file and no tokenizer.json beside it: pass tokenizer= (a tokenizer.json)"
+                "no tokenizer in the file and no tokenizer.json beside it: name one with tokenizer= "
+                "(--tokenizer FILE)"
             )
         return Tokenizer(definition, name=f"the tokenizer of {self.name}", worker=worker)
 

@@ -174,10 +174,17 @@ def _columns_by_input(method: Method, first: Any, columns: Columns | None) -> di
     if not found:
         raise InputError(
             f"no column is named like an input. The columns are {', '.join(first)}; the inputs are "
-            f"{', '.join(map(str, method.inputs))}. Say which goes where: "
-            f"columns={{{names[0]!r}: {next(iter(first), 'name')!r}}}"
+            f"{', '.join(map(str, method.inputs))}. {_how_to_name(names[0], first)}"
         )
     return found
+
+
+def _how_to_name(name: str, first: Mapping[str, Any]) -> str:
+    """How to say which column goes to an input."""
+    column = next(iter(first), "name")
+    hint = f"Say which goes where: columns={{{name!r}: {column!r}}} (pteron map --columns {name}={column})"
+    texts = [column for column, value in first.items() if isinstance(value, str)]
+    return f"{hint}. For texts: pteron map --text-column {texts[0]}" if texts else hint
 
 
 def _mask(
@@ -202,7 +209,8 @@ def _check_inputs(method: Method, columns: Mapping[str, str], mask: IOInfo | Non
     for info in method.inputs:
         if info.is_tensor and info.name not in columns and info is not mask:
             raise InputError(
-                f"{info} has no column: name it in columns=, or in mask= if it says which elements are real"
+                f"{info} has no column: name it in columns= (pteron map --columns), or in mask= (--mask) if "
+                "it says which elements are real"
             )
         if info.is_integer:
             raise InputError(f"{info} is one number for the whole batch, which map cannot give")
@@ -229,7 +237,8 @@ def _converted(info: IOInfo, value: Any, padded: bool) -> Array:
     if array.dtype == wanted:
         return array
     if array.dtype.kind not in "biufc" or not np.can_cast(array.dtype, wanted, "same_kind"):
-        raise InputError(f"{info.name}: expected {wanted} values, got {array.dtype}")
+        found = f"a text: {str(value)[:40]!r}" if isinstance(value, str) else array.dtype
+        raise InputError(f"{info.name}: expected {wanted} values, got {found}")
     made = array.astype(wanted)
     if wanted.kind in "iu" and not np.array_equal(made, array):
         raise InputError(f"{info.name}: a value does not fit {wanted}")

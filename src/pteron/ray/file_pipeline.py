@@ -70,7 +70,8 @@ def _write_file(results: Any, job: FileJob) -> None:
     """One file is written here, in the order of the rows."""
     folder = PartFolder(job.parts)
     folder.path.mkdir(exist_ok=True)
-    for number, table in enumerate(results.iter_batches(batch_size=job.part_rows, batch_format="pyarrow")):
+    tables = results.iter_batches(batch_size=job.rows_of_part, batch_format="pyarrow")
+    for number, table in enumerate(tables):
         folder.write(number, table)
     folder.finish(job.output)
 
