@@ -47,7 +47,7 @@ def test_fields_that_change_nothing_are_accepted() -> None:
     harmless = {"user": "u", "metadata": {"a": "b"}, "store": True, "cache_prompt": True, "mirostat": 0}
     nothing = {"functions": None, "reasoning_effort": "none", "modalities": ["text"], "tools": None}
     request = parse_chat(json.dumps({"messages": HELLO, **harmless, **nothing}).encode())
-    assert request.prompt == HELLO
+    assert request.prompts == (HELLO,)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from pteron.server.requests import ApiError, Request, parse_chat, parse_completi
 from pteron.server.response_api import ResponseReader
 from pteron.server.response_store import ResponseStore
 from pteron.server.responses import AnswerForm, ChatForm, CompletionForm, Written
-from pteron.server.scheduler import QueueFull
+from pteron.server.scheduler import QueueFull, Scheduler
 
 # A request, and what makes its response for the name of a model.
 Read: TypeAlias = Callable[[bytes], tuple[Request, Callable[[str], AnswerForm]]]
@@ -131,6 +131,7 @@ class Endpoints:
             lease = await self._lease(request.model, undo)
             llm = lease.model(LanguageModel, http.scope["path"])
             form = make_form(lease.served.name)
+            _check_count(request, lease.served.scheduler)
             with self._place_of(lease.served):
                 source = await self._read(llm.grammar_of, request.options)
                 if source:
@@ -146,7 +147,8 @@ class Endpoints:
         options: Any = {**request.options, **self._fixed}
         if request.best_of > request.n:
             options["logprobs"] = True  # they say which answers are the best
-        return llm.streams(request.prompt, request.best_of, **options)
+        streams = (llm.streams(prompt, request.best_of, **options) for prompt in request.prompts)
+        return [stream for some in streams for stream in some]
 
     async def _body(self, http: HttpRequest) -> bytes:
         _check_content_type(http)
@@ -188,6 +190,14 @@ class Endpoints:
             served.preparing -= 1
 
 
+def _check_count(request: Request, scheduler: Scheduler) -> None:
+    """More answers than there are places would be refused for ever."""
+    wanted, most = len(request.prompts) * request.best_of, scheduler.sessions + scheduler.queue
+    if wanted > most:
+        at_most = f"this server takes at most {most} at a time: ask for fewer"
+        raise ApiError(400, f"the request asks for {wanted} answers, but {at_most}")
+
+
 def _check_content_type(http: HttpRequest) -> None:
     """A web page may send any server a form or plain text. For JSON, browsers ask the server first."""
     kind = http.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -204,9 +214,9 @@ async def _checked(pieces: Pieces) -> AsyncIterator[tuple[int, Any]]:
 
 
 async def _events(pieces: Pieces, form: AnswerForm, request: Request) -> AsyncIterator[bytes]:
-    answers = [Written(request.echo) for _ in range(len(pieces))]
-    for index in range(len(pieces)):
-        if beginning := form.opening(index) + (form.chunk(index, request.echo) if request.echo else b""):
+    answers = _empty_answers(pieces, request)
+    for index, answer in enumerate(answers):
+        if beginning := form.opening(index) + (form.chunk(index, answer.text) if answer.text else b""):
             yield beginning
     try:
         async for index, piece in pieces:
@@ -217,13 +227,23 @@ async def _events(pieces: Pieces, form: AnswerForm, request: Request) -> AsyncIt
                 yield form.call(index, delta)
             if piece.finish_reason:
                 yield form.ending(index, answers[index])
-        yield form.closing(answers, request.include_usage)
+        yield form.closing(_by_prompt(answers, request), request.include_usage)
     except Exception as error:  # the status has been sent: the error can only be an event
         yield form.failure(as_api_error(error))
 
 
 async def _collected(pieces: Pieces, form: AnswerForm, request: Request) -> Response:
-    answers = [Written(request.echo) for _ in range(len(pieces))]
+    answers = _empty_answers(pieces, request)
     async for index, piece in _checked(pieces):
         answers[index].add(piece)
-    return JSONResponse(form.whole(answers, request.n, bool(request.options.get("logprobs"))))
+    with_logprobs = bool(request.options.get("logprobs"))
+    return JSONResponse(form.whole(_by_prompt(answers, request), request.n, with_logprobs))
+
+
+def _empty_answers(pieces: Pieces, request: Request) -> list[Written]:
+    return [Written(request.beginning(index)) for index in range(len(pieces))]
+
+
+def _by_prompt(answers: list[Written], request: Request) -> list[list[Written]]:
+    size = request.best_of
+    return [answers[first : first + size] for first in range(0, len(answers), size)]

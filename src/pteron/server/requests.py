@@ -38,18 +38,22 @@ class Request:
     """A checked request of either kind."""
 
     model: str | None  # None: the one that is served
-    prompt: Prompt
-    n: int  # the number of answers
+    prompts: tuple[Prompt, ...]
+    n: int  # the number of answers to each prompt
     best_of: int  # the number of answers that are made; the best `n` of them are returned
     options: Options
     stream: bool
     include_usage: bool
-    echo: str  # what the answer begins with
+    echo: bool  # an answer begins with its prompt
+
+    def beginning(self, index: int) -> str:
+        """What the answer with this number begins with. All answers to the first prompt come first."""
+        return str(self.prompts[index // self.best_of]) if self.echo else ""
 
 
 # The JSON reader holds Python's lock, so it must not take long. Long texts are fast, many values are slow.
 MOST_VALUES = 100_000
-MOST_ANSWERS, MOST_TOP_LOGPROBS, MOST_BIASES = 16, 20, 1000
+MOST_PROMPTS, MOST_ANSWERS, MOST_TOP_LOGPROBS, MOST_BIASES = 64, 16, 20, 1000
 LONGEST_NAME = 100  # of a field, in an error
 MOST_STOPS, LONGEST_STOP = 16, 1000  # each is looked for after every token
 LARGEST = 2**63 - 1
@@ -70,21 +74,16 @@ def parse_chat(body: bytes) -> Request:
     if top and not logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
     own: Options = {"max_new_tokens": most, "logprobs": logprobs, "top_logprobs": top, **tool_options(fields)}
-    return make_request(fields, prompt, own, "")
+    return make_request(fields, (prompt,), own)
 
 
 def parse_completion(body: bytes) -> Request:
     """The body of /v1/completions."""
     fields = json_object(body)
     check_names(fields, COMPLETION, UNSUPPORTED)
-    prompt = fields.get("prompt")
-    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], (str, list)):
-        prompt = prompt[0]
-    is_tokens = isinstance(prompt, list) and all(type(token) is int for token in prompt)
-    if not prompt or not (isinstance(prompt, str) or is_tokens):
-        raise ApiError(400, "prompt must be one text or one list of tokens, and not empty", param="prompt")
+    prompts = _prompts(fields.get("prompt"))
     echo = boolean(fields, "echo")
-    if echo and not isinstance(prompt, str):
+    if echo and not all(isinstance(prompt, str) for prompt in prompts):
         raise ApiError(400, "echo needs a prompt that is text", param="echo")
     top = integer(fields, "logprobs", 0, MOST_TOP_LOGPROBS)
     if echo and top is not None:
@@ -94,7 +93,26 @@ def parse_completion(body: bytes) -> Request:
         "logprobs": top is not None,
         "top_logprobs": top or 0,
     }
-    return make_request(fields, prompt, own, prompt if echo else "")
+    return make_request(fields, prompts, own, echo)
+
+
+def _prompts(given: Any) -> tuple[Prompt, ...]:
+    """A text, a list of tokens, or a list of these."""
+    several = isinstance(given, list) and bool(given) and isinstance(given[0], (str, list))
+    prompts = tuple(given) if several else (given,)
+    if not all(_is_prompt(prompt) for prompt in prompts):
+        wanted = "a text, a list of tokens, or a list of these, and none of them may be empty"
+        raise ApiError(400, f"prompt must be {wanted}", param="prompt")
+    if len(prompts) > MOST_PROMPTS:
+        raise ApiError(
+            400, f"prompt has {len(prompts)} entries: expected at most {MOST_PROMPTS}", param="prompt"
+        )
+    return prompts
+
+
+def _is_prompt(given: Any) -> bool:
+    is_tokens = isinstance(given, list) and all(type(token) is int for token in given)
+    return bool(given) and (isinstance(given, str) or is_tokens)
 
 
 def tool_options(fields: Mapping[str, Any]) -> Options:
@@ -169,7 +187,9 @@ def _content(content: Any, where: str) -> str:
     raise ApiError(400, f"{where} must be text{other[:40]}", param=where)
 
 
-def make_request(fields: Mapping[str, Any], prompt: Prompt, own: Options, echo: str) -> Request:
+def make_request(
+    fields: Mapping[str, Any], prompts: tuple[Prompt, ...], own: Options, echo: bool = False
+) -> Request:
     """`own` are the options that the two kinds of requests name differently."""
     options: Options = {
         **own,
@@ -207,7 +227,7 @@ def make_request(fields: Mapping[str, Any], prompt: Prompt, own: Options, echo: 
         raise ApiError(400, "stream_options must be an object", param="stream_options")
     return Request(
         model_name(fields),
-        prompt,
+        prompts,
         n,
         best_of,
         options,

@@ -88,7 +88,7 @@ class ResponseReader:
             "parallel_tool_calls": fields.get("parallel_tool_calls"),
         }
         most = integer(fields, "max_output_tokens", 1)
-        return make_request(chat, prompt, {"max_new_tokens": most, **tool_options(tools)}, "")
+        return make_request(chat, (prompt,), {"max_new_tokens": most, **tool_options(tools)})
 
 
 def _input(given: Any) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from pteron.llm import CallDelta, Stats, TokenLogprob
 from pteron.server.requests import ApiError
-from pteron.server.responses import AnswerForm, Written, usage
+from pteron.server.responses import AnswerForm, Answers, Written, usage
 
 Store: TypeAlias = Callable[[dict[str, Any], Sequence[dict[str, Any]]], None]
 
@@ -75,8 +75,8 @@ class ResponseForm(AnswerForm):
         self._items: list[OutputItem] = []
         self._is_open = False  # whether the last item is being written
 
-    def whole(self, answers: Sequence[Written], n: int, with_logprobs: bool) -> dict[str, Any]:
-        [answer] = answers
+    def whole(self, answers: Answers, n: int, with_logprobs: bool) -> dict[str, Any]:
+        [[answer]] = answers
         if answer.text or not answer.calls:
             self._items.append(OutputItem(_new_id("msg"), 0, text=answer.text))
         for call in answer.calls:
@@ -111,7 +111,7 @@ class ResponseForm(AnswerForm):
         ended = nothing + self._end(status)
         return ended + self._event(f"response.{status}", response=self._finished(answer))
 
-    def closing(self, answers: Sequence[Written], include_usage: bool) -> bytes:
+    def closing(self, answers: Answers, include_usage: bool) -> bytes:
         return b""
 
     def failure(self, error: ApiError) -> bytes:
@@ -187,7 +187,7 @@ def _new_id(prefix: str) -> str:
 
 
 def _usage(stats: Stats) -> dict[str, Any]:
-    counted = usage([stats])
+    counted = usage([[stats]])
     return {
         "input_tokens": counted["prompt_tokens"],
         "input_tokens_details": {"cached_tokens": stats.cached_tokens},

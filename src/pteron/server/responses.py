@@ -8,7 +8,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from pteron.llm import CallDelta, Piece, Stats, TokenLogprob
 from pteron.server.requests import ApiError
@@ -16,17 +16,17 @@ from pteron.server.requests import ApiError
 LEAST_LOGPROB = -9999.0  # stands for minus infinity, which JSON does not have
 
 
-def usage(answers: Sequence[Stats]) -> dict[str, Any]:
-    """What all answers to a prompt cost together. The prompt counts once."""
-    first = answers[0]
-    generated = sum(stats.generated_tokens for stats in answers)
+def usage(answers: Sequence[Sequence[Stats]]) -> dict[str, Any]:
+    """What all answers to all prompts cost together. A prompt counts once."""
+    generated = sum(stats.generated_tokens for of_prompt in answers for stats in of_prompt)
+    read = sum(of_prompt[0].prompt_tokens for of_prompt in answers)
     return {
-        "prompt_tokens": first.prompt_tokens,
+        "prompt_tokens": read,
         "completion_tokens": generated,
-        "total_tokens": first.prompt_tokens + generated,
+        "total_tokens": read + generated,
         "prompt_tokens_details": {
-            "cached_tokens": first.cached_tokens,
-            "context_shifts": sum(stats.shifts for stats in answers),
+            "cached_tokens": sum(of_prompt[0].cached_tokens for of_prompt in answers),
+            "context_shifts": sum(stats.shifts for of_prompt in answers for stats in of_prompt),
         },
     }
 
@@ -85,12 +85,15 @@ def call_body(delta: CallDelta) -> dict[str, Any]:
     return {"id": delta.id, "type": "function", "function": function}
 
 
+Answers: TypeAlias = Sequence[Sequence[Written]]  # to each prompt
+
+
 class AnswerForm(ABC):
     """How an endpoint writes answers: as one JSON object, or as events while they are made."""
 
     @abstractmethod
-    def whole(self, answers: Sequence[Written], n: int, with_logprobs: bool) -> dict[str, Any]:
-        """The best `n` answers."""
+    def whole(self, answers: Answers, n: int, with_logprobs: bool) -> dict[str, Any]:
+        """The best `n` answers to each prompt."""
 
     @abstractmethod
     def opening(self, index: int) -> bytes:
@@ -108,7 +111,7 @@ class AnswerForm(ABC):
         """The end of one answer."""
 
     @abstractmethod
-    def closing(self, answers: Sequence[Written], include_usage: bool) -> bytes:
+    def closing(self, answers: Answers, include_usage: bool) -> bytes:
         """The end of all answers."""
 
     @abstractmethod
@@ -128,9 +131,8 @@ class Form(AnswerForm):
         self._created = int(time.time())
         self._model = model
 
-    def whole(self, answers: Sequence[Written], n: int, with_logprobs: bool) -> dict[str, Any]:
-        """Best first. If all are wanted, they stay in their order."""
-        best = sorted(answers, key=lambda answer: answer.mean_logprob, reverse=True)[:n]
+    def whole(self, answers: Answers, n: int, with_logprobs: bool) -> dict[str, Any]:
+        chosen = [answer for of_prompt in answers for answer in _best(of_prompt, n)]
         choices = [
             self._choice(
                 index,
@@ -138,7 +140,7 @@ class Form(AnswerForm):
                 self._logprobs(answer.logprobs if with_logprobs else ()),
                 answer.reason,
             )
-            for index, answer in enumerate(best if n < len(answers) else answers)
+            for index, answer in enumerate(chosen)
         ]
         return {**self._head(self.whole_object), "choices": choices, "usage": _usage_of(answers)}
 
@@ -155,7 +157,7 @@ class Form(AnswerForm):
     def ending(self, index: int, answer: Written) -> bytes:
         return self._chunk([self._choice(index, self._delta(""), None, answer.reason)])
 
-    def closing(self, answers: Sequence[Written], include_usage: bool) -> bytes:
+    def closing(self, answers: Answers, include_usage: bool) -> bytes:
         return (self._chunk([], usage=_usage_of(answers)) if include_usage else b"") + DONE
 
     def failure(self, error: ApiError) -> bytes:
@@ -238,5 +240,12 @@ def _finite(logprob: float) -> float:
     return max(logprob, LEAST_LOGPROB)
 
 
-def _usage_of(answers: Sequence[Written]) -> dict[str, Any]:
-    return usage([answer.last.stats for answer in answers if answer.last and answer.last.stats])
+def _best(answers: Sequence[Written], n: int) -> Sequence[Written]:
+    """Best first. If all are wanted, they stay in their order."""
+    if n == len(answers):
+        return answers
+    return sorted(answers, key=lambda answer: answer.mean_logprob, reverse=True)[:n]
+
+
+def _usage_of(answers: Answers) -> dict[str, Any]:
+    return usage([[a.last.stats for a in of_prompt if a.last and a.last.stats] for of_prompt in answers])
