@@ -77,6 +77,15 @@ def test_the_command(source: Path, tmp_path: Path, vectors: Any) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.parquet", "out.parquet"]
 
 
+def test_an_array(source: Path, tmp_path: Path, vectors: Any) -> None:
+    """It has only the results. A wrong column is refused before anything runs."""
+    pteron_cli("map", MODEL, source, tmp_path / "out.npy", "-c", "input0=number", "--ray")
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), vectors)
+    job = FileJob(source, tmp_path / "new.npy", MapOptions(columns={"input0": "numbers"}), "column")
+    with pytest.raises(InputError, match="there is no column 'numbers'; the columns are id, number"):
+        map_file_on_ray(MODEL, job)
+
+
 def test_a_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Device) -> None:
     """Two actors convert the model and answer. The answers are those of one prompt at a time."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -16,6 +16,7 @@ import pytest
 
 import pteron
 from pteron.data import FileJob, MapOptions, open_mapper, open_table, run_job
+from pteron.data.table_predictor import TablePredictor
 from pteron.errors import FormatError, InputError, RowError
 from tests.support import DATA
 from tests.support.cli import pteron_cli
@@ -189,7 +190,7 @@ class TestContinuing:
         source = tmp_path / "in.parquet"
         for name, on_error in (("output0", "fail"), ("error", "column")):
             pyarrow.parquet.write_table(table().append_column(name, [["x"] * COUNT]), source)
-            with pytest.raises(InputError, match=rf"a column '{name}', .* --keep id --keep number$"):
+            with pytest.raises(InputError, match=rf"a column '{name}', .*--keep id --keep number\)$"):
                 run(source, tmp_path / "out.parquet", part_rows=10, on_error=on_error)
             assert not (tmp_path / "out.parquet.parts").exists(), "no part was computed"
 
@@ -241,6 +242,20 @@ class TestBadRows:
     def test_the_command_says_how_many(self, source: Path, tmp_path: Path) -> None:
         arguments = ("map", MODEL, source, tmp_path / "out.csv", "-c", "input0=number", "--on-error", "skip")
         assert "2 rows left out" in pteron_cli(*arguments).stderr
+
+
+def test_a_batch_without_a_column_is_refused_whatever_happens_to_bad_rows() -> None:
+    """As engines for clusters pass it."""
+    predictor = TablePredictor(MODEL, columns={"input0": "number"}, on_error="column")
+    try:
+        assert predictor(table().slice(0, 3)).column_names == ["id", "number", "output0", "error"]
+        with pytest.raises(InputError, match="there is no column 'number'; the columns are id"):
+            predictor(table().select(["id"]))
+        for name in ("output0", "error"):
+            with pytest.raises(InputError, match=f"the input has a column '{name}'"):
+                predictor({"number": np.array([1]), name: np.array([1])})
+    finally:
+        predictor.close()
 
 
 def test_no_rows(tmp_path: Path) -> None:

@@ -72,13 +72,13 @@ def run_job(
 
     progress: called with the number of finished rows, and of those that an earlier run has finished.
     """
-    _check_names(job, reader, mapper)
+    check_names(kept_columns(job, reader), added_columns(mapper, job.on_error))
     folder = PartFolder(job.parts)
     manifest = {
         "input": identity(job.source),
         "model": mapper.digest,
         "options": options_digest(job.options),
-        "columns": list(_kept(job, reader)),
+        "columns": list(kept_columns(job, reader)),
         "part size": job.rows_of_part,
         # A run that failed at a bad row may continue without it: its parts are the same.
         "--on-error": "column" if job.on_error == "column" else "no column",
@@ -96,19 +96,12 @@ def run_job(
     return bad
 
 
-def _check_names(job: FileJob, reader: TableReader, mapper: RowMapper) -> None:
-    """Refuse an output with two columns of one name before anything is computed."""
-    kept = _kept(job, reader)
-    added = [field.name for field in mapper.fields] + (["error"] if job.on_error == "column" else [])
-    for name in added:
-        if name in kept:
-            others = " ".join(f"--keep {other}" for other in kept if other != name) or "--keep ''"
-            raise InputError(
-                f"the input has a column {name!r}, as the results do: leave it out with {others}"
-            )
+def added_columns(mapper: RowMapper, on_error: Mode) -> list[str]:
+    return [field.name for field in mapper.fields] + (["error"] if on_error == "column" else [])
 
 
-def _kept(job: FileJob, reader: TableReader) -> tuple[str, ...]:
+def kept_columns(job: FileJob, reader: TableReader) -> tuple[str, ...]:
+    """The columns of the input that the output has too. Arrays have only the results."""
     if job.keep is not None:
         return job.keep
     return () if job.output.suffix.lower() in (".npy", ".npz") else reader.kept
@@ -118,7 +111,7 @@ def _finished(
     job: FileJob, reader: TableReader, mapper: RowMapper, start: int, progress: Callable[[int, int], None]
 ) -> Iterator[tuple[pa.Table, list[Any]]]:
     """The kept columns and the results of each part."""
-    kept = KeptRows(_kept(job, reader), job.options.named_columns)
+    kept = KeptRows(kept_columns(job, reader), job.options.named_columns)
     results: list[Any] = []
     progress(start, start)
     for done, result in enumerate(mapper.map(kept.watch(reader.batches(start))), start + 1):
@@ -135,6 +128,21 @@ def _finished(
         yield kept.take(len(results)), results
 
 
+def check_columns(wanted: Sequence[str], there: Sequence[str]) -> None:
+    """Refuse a table without a column: this is no fault of single rows."""
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise InputError(f"there is no column {missing[0]!r}; the columns are {', '.join(there)}")
+
+
+def check_names(kept: Sequence[str], added: Sequence[str]) -> None:
+    """Refuse an output with two columns of one name before anything is computed."""
+    for name in added:
+        if name in kept:
+            others = " ".join(f"--keep {other}" for other in kept if other != name) or "--keep ''"
+            raise InputError(f"the input has a column {name!r}, as the results do: do not keep it ({others})")
+
+
 class KeptRows:
     """The columns to keep, of rows that have been read and whose results are still to come."""
 
@@ -147,10 +155,7 @@ class KeptRows:
     def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Mapping[str, Any]]:
         """The rows of batches, whose columns are kept on the way."""
         for batch in batches:
-            there = batch.schema.names
-            missing = [name for name in (*self._read, *self._names) if name not in there]
-            if missing:
-                raise InputError(f"there is no column {missing[0]!r}; the columns are {', '.join(there)}")
+            check_columns((*self._read, *self._names), batch.schema.names)
             if self._names:
                 self._batches.append(batch.select(self._names))
             yield from rows_of(pa.Table.from_batches([batch]))
@@ -169,7 +174,7 @@ class KeptRows:
 
 def _no_rows(job: FileJob, reader: TableReader) -> pa.Table:
     """The kept columns of an input without rows, whose types nobody knows."""
-    return pa.table({name: pa.array([], pa.null()) for name in _kept(job, reader)})
+    return pa.table({name: pa.array([], pa.null()) for name in kept_columns(job, reader)})
 
 
 def _part(job: FileJob, mapper: RowMapper, kept: pa.Table, results: list[Any]) -> pa.Table:

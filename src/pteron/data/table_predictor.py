@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pteron.data.arrow_columns import result_columns
-from pteron.data.job import Mode
+from pteron.data.job import Mode, added_columns, check_columns, check_names
 from pteron.data.row_mappers import MapOptions, open_mapper
 from pteron.errors import InputError, RowError
 from pteron.mapping.row_tables import rows_of
@@ -43,7 +43,8 @@ class TablePredictor:
             raise InputError(f"on_error is {on_error!r}: expected 'fail', 'skip' or 'column'")
         self._on_error = on_error
         self._keep = keep
-        self._mapper = open_mapper(model, MapOptions(**options))
+        self._options = MapOptions(**options)
+        self._mapper = open_mapper(model, self._options)
 
     @property
     def reads(self) -> list[str]:
@@ -52,6 +53,7 @@ class TablePredictor:
 
     def __call__(self, batch: Any) -> Any:
         """A table of Arrow for a table of Arrow, or arrays by name for arrays by name."""
+        self._check(list(batch) if isinstance(batch, Mapping) else batch.column_names)
         results = list(self._mapper.map(rows_of(batch)))
         errors = [result for result in results if isinstance(result, RowError)]
         if errors and self._on_error == "fail":
@@ -59,6 +61,11 @@ class TablePredictor:
         if isinstance(batch, Mapping):
             return self._as_arrays(batch, results)
         return self._as_table(batch, results)
+
+    def _check(self, there: list[str]) -> None:
+        kept = there if self._keep is None else self._keep
+        check_columns((*self._options.named_columns, *kept), there)
+        check_names(kept, added_columns(self._mapper, self._on_error))
 
     def _as_table(self, batch: pa.Table, results: list[Any]) -> pa.Table:
         fields = list(self._mapper.fields)

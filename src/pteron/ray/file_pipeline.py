@@ -14,7 +14,7 @@ import pyarrow as pa
 import ray
 import ray.data
 
-from pteron.data.job import FileJob
+from pteron.data.job import FileJob, check_columns, kept_columns
 from pteron.data.part_files import PartFolder
 from pteron.data.readers import open_table
 from pteron.data.row_mappers import PROMPTS
@@ -44,9 +44,8 @@ def map_file_on_ray(
         shutil.rmtree(parts)
     if parts.exists() and any(parts.iterdir()):
         raise InputError(f"{parts} is not empty: start again with --restart, or choose another output")
-    options = {**asdict(job.options), "on_error": job.on_error, "keep": job.keep}
-    if job.keep is None:
-        options["keep"] = open_table(job.source).kept
+    keep = _checked_columns(job)
+    options = {**asdict(job.options), "on_error": job.on_error, "keep": keep}
     with _connected(address):
         ray.data.DataContext.get_current().execution_options.preserve_order = True
         rows = _read(job.source.absolute())
@@ -64,6 +63,16 @@ def map_file_on_ray(
             results.write_parquet(str(parts.absolute()))
         else:
             _write_file(results, job)
+
+
+def _checked_columns(job: FileJob) -> tuple[str, ...]:
+    """The columns to keep. A wrong name is refused here, before a cluster starts."""
+    reader = open_table(job.source)
+    keep = kept_columns(job, reader)
+    first = next(reader.batches(0), None)
+    if first is not None:
+        check_columns((*job.options.named_columns, *keep), first.schema.names)
+    return keep
 
 
 def _write_file(results: Any, job: FileJob) -> None:
