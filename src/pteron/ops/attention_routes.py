@@ -225,7 +225,12 @@ def decode_dispatches(operands: Operands, largest: tuple[Heads, Heads]) -> list[
     rolled = replace(
         operands,
         params={**operands.params, "quads": operands.queries.width // 4},
-        defines={**operands.defines, "ROLLED": True, "TOGETHER": together},
+        defines={
+            **operands.defines,
+            "ROLLED": True,
+            "TOGETHER": together,
+            "SHARE": operands.queries.width // 32,
+        },
     )
     chunks = KeyChunks(step=64, most=8, enough=BUSY_CORES)
     return chunks.dispatches("attention_decode", operands, rolled, largest, together)

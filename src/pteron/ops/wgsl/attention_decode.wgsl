@@ -1,10 +1,11 @@
-// Attention of a few queries. Each of eight lanes reads every eighth key of a chunk and has its own running
-// softmax. The lanes are merged at the end. A lane uses a key for TOGETHER query heads. attention_merge
-// merges the chunks. Needs subgroups of at least eight lanes.
+// Attention of a few queries, eight keys at a time. For the scores, each of eight lanes has one key, and the
+// lanes exchange the quads of q. For the weighted sum, each lane has quads of a row of v, and the lanes exchange
+// the weights. TOGETHER query heads use every key and value that is loaded. attention_merge merges the chunks.
+// Needs subgroups of at least eight lanes.
 //#trusted
 // No key beyond the last visible key is read. The rule has checked that the last visible key is in the cache.
-// Loops over a row end at a parameter, so that compilers do not unroll them: software adapters make long code
-// of every load.
+// Software adapters make long code of every load, and even longer code of a store to an array at an index that
+// is not constant. So loads are in loops that are not unrolled, and arrays have constant indices.
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;            // [B, S, Hq, D] in any order of dimensions
 @group(0) @binding(1) var<storage, read> k: array<k_word>;               // [B, T, Hkv, D]
 @group(0) @binding(2) var<storage, read> v: array<v_word>;               // [B, T, Hkv, D]
@@ -15,6 +16,7 @@
 
 //#include attention_params
 //#include attention_chunks
+//#include eight_lanes
 
 @compute @workgroup_size(8)
 fn main(
@@ -36,52 +38,61 @@ fn main(
 
     let q_first = (b * p.q_batch + s * p.q_length + h * p.q_head) / 4u;
     let k_first = (caches_of(b, s) * p.k_batch + (h / p.sharing) * p.k_head) / 4u;
-    var query: array<array<vec4<f32>, QUADS>, TOGETHER>;
-    var sum: array<array<vec4<f32>, QUADS>, TOGETHER>;
+    let k_step = p.k_length / 4u;
+    // Lane i has quads i, i + 8 and so on.
+    var query: array<array<vec4<f32>, TOGETHER>, SHARE>;
+    var sum: array<array<vec4<f32>, TOGETHER>, SHARE>;
     var top: array<f32, TOGETHER>;
-    var total: array<f32, TOGETHER>;
-    var fade: array<f32, TOGETHER>;
-    var weight: array<f32, TOGETHER>;
-    var partial: array<vec4<f32>, TOGETHER>;
-    for (var n = 0u; n < TOGETHER; n++) {
-        top[n] = LOWEST;
-        total[n] = 0.0;
-        for (var d = 0u; d < p.quads; d++) {
-            query[n][d] = q[q_first + n * (p.q_head / 4u) + d] * p.scale;
-            sum[n][d] = vec4<f32>(0.0);
+    var total: array<f32, TOGETHER>;  // the sum of the weights of this lane's keys
+//#each n TOGETHER
+    top[n] = LOWEST;
+//#each c SHARE
+    query[c][n] = q[q_first + n * (p.q_head / 4u) + 8u * c + lane] * p.scale;
+//#end c
+//#end n
+    for (var t = from_key; t < to_key; t += 8u) {
+        let k_row = k_first + min(t + lane, to_key - 1u) * k_step;
+        var products = array<vec4<f32>, TOGETHER>();
+        for (var giver = 0u; giver < min(8u, p.quads); giver++) {
+//#each c SHARE
+            let key = k_quad(k_row + 8u * c + giver);
+//#each n TOGETHER
+            products[n] = fma(subgroupShuffle(query[c][n], giver), key, products[n]);
+//#end n
+//#end c
+        }
+        var weight: array<f32, TOGETHER>;
+//#each n TOGETHER
+        let score = select(LOWEST, capped(dot(products[n], vec4<f32>(1.0))), t + lane < to_key);
+        let new_top = max(top[n], max_of_eight(score));
+        let fade = exp(top[n] - new_top);
+        weight[n] = exp(score - new_top);
+        top[n] = new_top;
+        total[n] = total[n] * fade + weight[n];
+//#each c SHARE
+        sum[c][n] *= fade;
+//#end c
+//#end n
+        for (var giver = 0u; giver < min(8u, to_key - t); giver++) {
+            let v_row = k_first + (t + giver) * k_step;
+            var given: array<vec4<f32>, TOGETHER>;
+//#each n TOGETHER
+            given[n] = vec4<f32>(subgroupShuffle(weight[n], giver));
+//#end n
+//#each c SHARE
+            let value = v_quad(v_row + 8u * c + lane);
+//#each n TOGETHER
+            sum[c][n] = fma(given[n], value, sum[c][n]);
+//#end n
+//#end c
         }
     }
-    for (var t = from_key + lane; t < to_key; t += 8u) {
-        let first = k_first + t * (p.k_length / 4u);
-        for (var n = 0u; n < TOGETHER; n++) { partial[n] = vec4<f32>(0.0); }
-        for (var d = 0u; d < p.quads; d++) {
-            let key = k_quad(first + d);
-            for (var n = 0u; n < TOGETHER; n++) { partial[n] = fma(query[n][d], key, partial[n]); }
-        }
-        for (var n = 0u; n < TOGETHER; n++) {
-            let score = capped(dot(partial[n], vec4<f32>(1.0)));
-            let new_top = max(top[n], score);
-            fade[n] = exp(top[n] - new_top);
-            weight[n] = exp(score - new_top);
-            top[n] = new_top;
-            total[n] = total[n] * fade[n] + weight[n];
-        }
-        for (var d = 0u; d < p.quads; d++) {
-            let value = v_quad(first + d);
-            for (var n = 0u; n < TOGETHER; n++) {
-                sum[n][d] = fma(vec4<f32>(weight[n]), value, sum[n][d] * fade[n]);
-            }
-        }
-    }
-    for (var n = 0u; n < TOGETHER; n++) {
-        let part = part_of(row_of(b, h + n, place), chunk);
-        let highest = subgroupMax(top[n]);
-        let share = exp(top[n] - highest);
-        let whole = subgroupAdd(total[n] * share);
-        if (lane == 0u) { parts[part + QUADS] = vec4<f32>(highest, whole, 0.0, 0.0); }
-        for (var d = 0u; d < p.quads; d++) {
-            let merged = subgroupAdd(sum[n][d] * share);
-            if (d % 8u == lane) { parts[part + d] = merged; }
-        }
-    }
+//#each n TOGETHER
+    let part = part_of(row_of(b, h + n, place), chunk);
+    let whole = sum_of_eight(total[n]);
+    if (lane == 0u) { parts[part + QUADS] = vec4<f32>(top[n], whole, 0.0, 0.0); }
+//#each c SHARE
+    parts[part + 8u * c + lane] = sum[c][n];
+//#end c
+//#end n
 }
