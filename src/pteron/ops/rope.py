@@ -37,6 +37,7 @@ class Rotation:
     start: LiveInt  # the first row
     rotated: int  # the number of elements of a head that are rotated
     halves: bool  # rotated pairs are (i, i + D/2); otherwise neighbours (2i, 2i + 1)
+    in_quads: bool  # four neighbours have four neighbours as partners, or are two pairs
 
     @property
     def axis(self) -> int:
@@ -53,7 +54,7 @@ class Rotation:
 
     @property
     def defines(self) -> dict[str, Define]:
-        return {"HALVES": self.halves}
+        return {"HALVES": self.halves, "IN_QUADS": self.in_quads}
 
     def of(self, x: LiveTensor, out: LiveTensor) -> Dispatch:
         """Rotate the heads of x."""
@@ -99,6 +100,12 @@ def rotation(
         f"q {describe(xq.shape)} and k {describe(xk.shape)} must agree in length and head size",
     )
     rows, columns = cos.shape[-2:]
+    # The kernel depends on these sizes, and a kernel is compiled once for all live shapes.
+    check(
+        width == xq.max_shape[3] and columns == cos.max_shape[-1],
+        f"the head size is {xq.max_shape[3]} and the frequency table has {cos.max_shape[-1]} columns, and both "
+        f"cannot vary: got {width} and {columns}",
+    )
     check(rows >= length, f"the frequency table has {rows} rows for {length} live positions")
     if start_pos is None:
         check(
@@ -106,7 +113,7 @@ def rotation(
             f"the frequency table {describe(cos.shape)} must have half as many columns as a head has "
             f"elements, {width}",
         )
-        return Rotation(cos, sin, LiveInt(0, 0, []), width, halves=False)
+        return Rotation(cos, sin, LiveInt(0, 0, []), width, halves=False, in_quads=width % 4 == 0)
     check(
         columns % 2 == 0 and columns <= width,
         f"the frequency table has {columns} columns: it must be even and at most the head size {width}",
@@ -116,7 +123,7 @@ def rotation(
         rows - length,
         f"the frequency table has {rows} rows: position {{value}} plus {length} tokens is beyond its end",
     )
-    return Rotation(cos, sin, start_pos, columns, halves=True)
+    return Rotation(cos, sin, start_pos, columns, halves=True, in_quads=width % 4 == 0 and columns % 8 == 0)
 
 
 def _work(call: LiveArguments) -> Work:

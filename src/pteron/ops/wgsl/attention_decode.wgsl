@@ -5,7 +5,8 @@
 //#trusted
 // No key beyond the last visible key is read. The rule has checked that the last visible key is in the cache.
 // Software adapters make long code of every load, and even longer code of a store to an array at an index that
-// is not constant. So loads are in loops that are not unrolled, and arrays have constant indices.
+// is not constant. So arrays have constant indices, and loops with loads have bounds that a compiler cannot
+// know. It would unroll a loop with the bound min(8u, n).
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;            // [B, S, Hq, D] in any order of dimensions
 @group(0) @binding(1) var<storage, read> k: array<k_word>;               // [B, T, Hkv, D]
 @group(0) @binding(2) var<storage, read> v: array<v_word>;               // [B, T, Hkv, D]
@@ -53,7 +54,7 @@ fn main(
     for (var t = from_key; t < to_key; t += 8u) {
         let k_row = k_first + min(t + lane, to_key - 1u) * k_step;
         var products = array<vec4<f32>, TOGETHER>();
-        for (var giver = 0u; giver < min(8u, p.quads); giver++) {
+        for (var giver = 0u; giver < p.quads / SHARE; giver++) {
 //#each c SHARE
             let key = k_quad(k_row + 8u * c + giver);
 //#each n TOGETHER
@@ -73,11 +74,12 @@ fn main(
         sum[c][n] *= fade;
 //#end c
 //#end n
-        for (var giver = 0u; giver < min(8u, to_key - t); giver++) {
-            let v_row = k_first + (t + giver) * k_step;
+        let end = min(t + 8u, to_key);
+        for (var key = t; key < end; key++) {
+            let v_row = k_first + key * k_step;
             var given: array<vec4<f32>, TOGETHER>;
 //#each n TOGETHER
-            given[n] = vec4<f32>(subgroupShuffle(weight[n], giver));
+            given[n] = vec4<f32>(subgroupShuffle(weight[n], key - t));
 //#end n
 //#each c SHARE
             let value = v_quad(v_row + 8u * c + lane);

@@ -2,8 +2,8 @@
 // lanes has four keys, and the lanes exchange the rows of q. In the second product, each lane has quads of a
 // row of v, and the lanes exchange the weights. A row is a query of one of the heads that share keys. Needs
 // subgroups of at least eight lanes. Software adapters make long code of every load, so many rows use one
-// load. Loops over arrays that should stay in registers are unrolled in the text, because compilers would not
-// unroll them.
+// load. They make even longer code of an access to an array at an index that is not constant. So loops over
+// arrays are unrolled in the text, and rows of q and of the result are in workgroup memory.
 //#trusted
 // Row numbers are clamped to the last row, keys to the last visible key, and quads to the last quad of a row.
 // The rule has checked that the last visible key is in the cache and in the mask.
@@ -12,22 +12,21 @@
 //#include attention_tiles
 //#include attention_score
 //#include add_four
+//#include eight_lanes
 
 const EIGHTS = ROWS / 8u;
 const KEYS = 32u;
 const FOUR = vec4<u32>(0u, 1u, 2u, 3u);
 
-// The maximum over all eight lanes. Every lane gets it.
-fn highest(x: vec4<f32>) -> f32 {
-    var top = max(max(x.x, x.y), max(x.z, x.w));
-    top = max(top, subgroupShuffleXor(top, 1u));
-    top = max(top, subgroupShuffleXor(top, 2u));
-    return max(top, subgroupShuffleXor(top, 4u));
-}
+// Rows of q, and then of the result. A lane reads only what it has written.
+var<workgroup> tile_rows: array<array<vec4<f32>, WIDTH / 4u>, ROWS>;
 
 //#if HAS_MASK
 fn mask_four(at: vec4<u32>) -> mask_t4 { return mask_t4(mask_at(at.x), mask_at(at.y), mask_at(at.z), mask_at(at.w)); }
 //#end
+
+// The first quad of a row, relative to that of the tile.
+fn start_of(row: u32) -> u32 { return (row / p.sharing * p.q_length + row % p.sharing * p.q_head) / 4u; }
 
 @compute @workgroup_size(8)
 fn main(
@@ -46,25 +45,25 @@ fn main(
     let rows = tile.y * p.sharing;
     if (row >= rows) { return; }
 
-    // Lane i has the positions of rows i, i + 8 and so on. A loop of unknown length is compiled to short
-    // code.
+    // Lane i has what belongs to rows i, i + 8 and so on.
     let present = min(ROWS, rows - row);
-    var q_first: array<u32, EIGHTS>;
     var keys: array<u32, EIGHTS>;
-    var query: array<array<vec4<f32>, WIDTH / 4u>, EIGHTS>;
 //#if MASK_PER_ROW
     var mask_first: array<u32, EIGHTS>;
 //#end
-    for (var e = 0u; 8u * e < present; e++) {
+    for (var e = 0u; e < EIGHTS; e++) {
         let at = min(row + 8u * e + lane, rows - 1u);
         let s = tile.x + at / p.sharing;
-        let h = key_head * p.sharing + at % p.sharing;
-        q_first[e] = (b * p.q_batch + s * p.q_length + h * p.q_head) / 4u;
         keys[e] = visible_keys(s);
-        for (var d = 0u; d < p.quads; d++) { query[e][d] = q_quad(q_first[e] + d) * p.scale; }
 //#if MASK_PER_ROW
-        mask_first[e] = b * p.mask_batch + h * p.mask_head + s * p.mask_length;
+        mask_first[e] = b * p.mask_batch + (key_head * p.sharing + at % p.sharing) * p.mask_head + s * p.mask_length;
 //#end
+    }
+    let q_tile = (b * p.q_batch + tile.x * p.q_length + key_head * p.sharing * p.q_head) / 4u;
+    for (var i = 0u; i < (present + 7u) / 8u * p.quads; i++) {
+        let r = i / p.quads * 8u + lane;
+        let d = i % p.quads;
+        tile_rows[r][d] = q_quad(q_tile + start_of(min(row + r, rows - 1u)) + d) * p.scale;
     }
     let last = visible_keys(tile.x + (row + present - 1u) / p.sharing);
     let k_first = (caches_of(b, tile.x) * p.k_batch + key_head * p.k_head) / 4u;
@@ -80,8 +79,10 @@ fn main(
         var x = array<vec4<f32>, ROWS>();  // the scores of this lane's four keys, then their weights
         for (var d = 0u; d < p.quads; d++) {
             let four_keys = transpose(mat4x4<f32>(k_quad(at.x), k_quad(at.y), k_quad(at.z), k_quad(at.w)));
+            var query: array<vec4<f32>, EIGHTS>;
+            for (var e = 0u; e < EIGHTS; e++) { query[e] = tile_rows[8u * e + lane][d]; }
 //#each r ROWS
-            x[r] = add_four(subgroupBroadcast(query[r / 8u][d], r % 8u), four_keys, x[r]);
+            x[r] = add_four(subgroupBroadcast(query[r / 8u], r % 8u), four_keys, x[r]);
 //#end r
             at += 1u;
         }
@@ -101,7 +102,7 @@ fn main(
 //#end
         let seen = are_seen(key, subgroupBroadcast(keys[r / 8u], r % 8u));
         score = select(vec4<f32>(LOWEST), score, seen);
-        let new_top = max(top[r], highest(score));
+        let new_top = max(top[r], max_of_eight(max(max(score.x, score.y), max(score.z, score.w))));
         let fade = exp(top[r] - new_top);
         x[r] = exp(score - new_top);
 //#if HAS_MASK
@@ -121,9 +122,11 @@ fn main(
         }
 //#end c
     }
+    let last_quad = WIDTH / 4u - 1u;
     for (var r = 0u; r < present; r++) {
-        let whole = subgroupAdd(total[r]);
-        let y_first = subgroupShuffle(q_first[r / 8u], r % 8u);
-        for (var d = lane; d < p.quads; d += 8u) { y_put(y_first + d, y_t4(divided(sum[d / 8u][r], whole))); }
+        let whole = sum_of_eight(total[r]);
+        for (var c = 0u; c < SHARE; c++) { tile_rows[r][min(8u * c + lane, last_quad)] = divided(sum[c][r], whole); }
+        let y_row = q_tile + start_of(row + r);
+        for (var d = lane; d < p.quads; d += 8u) { y_put(y_row + d, y_t4(tile_rows[r][d])); }
     }
 }

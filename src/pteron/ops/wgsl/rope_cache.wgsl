@@ -32,16 +32,19 @@ fn row_of(i: u32, heads: u32) -> u32 { return u32(start.x) + i / (p.width * head
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    // q and k share the code of the rotation: every load in the text takes long to compile for a software adapter.
     let n = flat_index(id, groups);
-    if (n < p.q_quads) {
-        y_put(n, y_t4(rotated_quad(0u, n, p.q_heads)));
+    if (n >= p.q_quads + p.k_quads) { return; }
+    let which = u32(n >= p.q_quads);
+    let i = n - which * p.q_quads;
+    let turned = rotated_quad(which, i, select(p.q_heads, p.k_heads, which == 1u));
+    if (which == 0u) {
+        y_put(i, y_t4(turned));
         return;
     }
-    let i = n - p.q_quads;
-    if (i >= p.k_quads) { return; }
     let token = p.k_heads * p.width / 4u;
     let b = i / (token * p.length);
     let place = (b * p.capacity + u32(start_pos.x)) * token + i % (token * p.length);
-    key_cache_put(place, key_cache_t4(rotated_quad(1u, i, p.k_heads)));
+    key_cache_put(place, key_cache_t4(turned));
     value_cache_put(place, value_cache_t4(v_quad(i)));
 }

@@ -27,10 +27,10 @@ fn rotated_element(which: u32, i: u32, heads: u32) -> f32 {
     return select(mine + other, mine - other, is_first(c));
 }
 
-// Rotate elements 4i .. 4i+3. If their partners are a quad too, all four are computed at once.
+// Rotate elements 4i .. 4i+3. With IN_QUADS, their partners are a quad too, and all four are computed at once.
 fn rotated_quad(which: u32, i: u32, heads: u32) -> vec4<f32> {
     let first = 4u * i;
-    if (p.width % 4u > 0u || (HALVES && p.rotated % 8u > 0u)) {
+    if (!IN_QUADS) {
         return vec4<f32>(
             rotated_element(which, first, heads), rotated_element(which, first + 1u, heads),
             rotated_element(which, first + 2u, heads), rotated_element(which, first + 3u, heads),
