@@ -97,8 +97,9 @@ def test_a_conversation_and_a_visit_without_a_network(
         page.evaluate("navigator.serviceWorker.ready.then(() => 1)")
         server.close()
         page.reload()
-        page.get_by_role("button", name="New chat").click()
+        page.locator("#loading").wait_for()  # beside the conversation of the last visit
         page.locator("#loading").wait_for(state="hidden")
+        page.get_by_role("button", name="New chat").click()
         assert ask(page, "hello").locator(".text").inner_text() == expected.strip()
 
 

@@ -148,7 +148,7 @@ function send(text) {
 }
 
 function regenerate() {
-  if (running) return;
+  if (running || !answers) return;
   while (messages.at(-1)?.role === "assistant") messages.pop();
   redraw();
   answer();

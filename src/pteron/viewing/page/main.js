@@ -142,7 +142,7 @@ function showSummary() {
     const running = pane.model?.nodes.filter((item) => !item.node.free).length;
     return [
       ...fact("file", `${panes.length > 1 ? `${pane.info.name}, ` : ""}${nbytes(pane.info.nbytes)}`),
-      ...(pane.model ? fact("nodes", `${pane.model.nodes.length}, ${running} with kernels`) : []),
+      ...(pane.model ? [...fact("nodes", pane.model.nodes.length), ...fact("with kernels", running)] : []),
       ...fact("constants", `${method.constants.count}, ${nbytes(method.constants.nbytes)}`),
       ...method.delegates.flatMap((d) => fact(d.backend, `${plural(d.calls, "call")}, ${nbytes(d.nbytes)}`)),
       ...fact("several sequences", method.batchable ? "yes" : "no"),
@@ -208,7 +208,7 @@ $("run-profile").addEventListener("click", () => reporting(async () => {
     $("run-note").textContent = `Profiling ${pane.info.name}…`;
     times.add(pane, await ask("profile", pane.question({ kind: "this device" })));
   }
-  $("run-note").textContent = "";
+  $("run-note").textContent = settings.kind === "this device" ? "" : "Measured with the kernels of this device. Choose it above to see them.";
   openTab("time");
   await showDetails(active, active.view.selected, (item) => go(active, item));
 }));
