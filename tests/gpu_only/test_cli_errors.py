@@ -22,6 +22,8 @@ MISTAKES = [
     (["inspect", "{tmp}/empty.npy"], 1, "the file is empty"),
     (["check", "{tmp}/model.gguf"], 1, "looks like a GGUF model"),
     (["inspect", PROGRAM, "--live", "0"], 1, "expected a size from 1 to 128"),
+    (["run", PROGRAM, "--live", "0"], 2, "Invalid value for '--live'"),
+    (["run", PROGRAM, "--live", "129"], 2, "expected a size from 1 to 128"),
     (["verify", PROGRAM, "--live", "0"], 2, "Invalid value for '--live'"),
     (["tune", PROGRAM, "--live", "0"], 2, "Invalid value for '--live'"),
     (["profile", PROGRAM, "--live", "129"], 2, "expected a size from 1 to 128"),

@@ -145,6 +145,15 @@ def test_whole_programs_are_compared_with_their_module(path: Path, scorer: Score
         assert not pteron.verify(program, Scorer(), inputs).ok
 
 
+def test_the_command_compares_with_an_exported_program(path: Path, scorer: Scorer, tmp_path: Path) -> None:
+    given = (torch.zeros(6, 8), torch.zeros(6, 1))
+    torch.export.save(torch.export.export(scorer, given), tmp_path / "scorer.pt2")
+    assert answer("verify", path, "--reference", tmp_path / "scorer.pt2")["ok"]
+    (tmp_path / "text.pt2").write_text("no program")
+    told = pteron_cli("verify", path, "--reference", tmp_path / "text.pt2", code=1).stderr
+    assert "text.pt2: not an exported program (.pt2)" in told
+
+
 def test_the_command_tells_the_verdict(path: Path) -> None:
     told = answer("verify", path, "--live", "5")
     assert told["ok"] and told["shapes"] == [{"x": [5, 8], "mask": [5, 1]}] and told["verified"] > 2

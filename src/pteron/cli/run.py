@@ -26,6 +26,7 @@ def run(
     model: common.Model,
     inputs: common.Inputs = None,
     shapes: common.Shapes = None,
+    live: common.LiveSize = None,
     random: common.Random = False,
     ones: Annotated[bool, typer.Option("--ones", help="Use ones as inputs instead of zeros.")] = False,
     seed: common.Seed = 0,
@@ -44,7 +45,7 @@ def run(
         raise typer.BadParameter("--random and --ones cannot be used together")
     (prepare_file if _is_file(output) else prepare_folder)(output)
     fill = "random" if random else "ones" if ones else "zeros"
-    from pteron.cli.inputs import make_inputs
+    from pteron.cli.inputs import live_shapes, make_inputs
     from pteron.loading import load
 
     begin = time.perf_counter()
@@ -56,7 +57,8 @@ def run(
             raise typer.BadParameter(
                 f"{output} stores one array, but there are {len(loaded.outputs)} outputs: use a .npz file"
             )
-        given = make_inputs(loaded, inputs or [], shapes or [], fill, seed)
+        sizes = live_shapes(loaded, live, shapes or [])
+        given = make_inputs(loaded, inputs or [], sizes, fill, seed)
         result = _call(loaded, given, repeat, partial(report, "calling"))
         result.load_seconds = load_seconds
         result.adapter = program.device.name

@@ -61,8 +61,8 @@ class Decoder:
             found = ", ".join(f"{i.dtype}{list(i.max_shape)}" for i in inputs)
             raise UnsupportedError(
                 "a language model has forward(tokens [1, S], input_pos [1]) and a KV cache inside, but this "
-                f"program has forward({found}). For an embedder, use pteron.llm.load_embedder or "
-                "`pteron embed`."
+                f"program has forward({found}). `pteron run` and pteron.load run any program. For an "
+                "embedder, use pteron.llm.load_embedder or `pteron embed`."
             )
         return inputs[0], inputs[1]
 

@@ -36,4 +36,4 @@ def looks_like(data: memoryview) -> str:
             return guess
     if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 2**32:
         return "a safetensors file: it holds weights, but no program"
-    return f"an unknown file that begins with {head[:8]!r}"
+    return f"no file that Pteron knows: it begins with {head[:8]!r}"

@@ -9,10 +9,24 @@ from typing import Any
 import numpy as np
 import torch
 
+from pteron.errors import FormatError
+
+
+def _opened(path: str | Path) -> torch.export.ExportedProgram:
+    try:
+        return torch.export.load(path)
+    except OSError:
+        raise
+    except Exception as error:  # of zip, pickle or torch: torch has no error of its own for it
+        raise FormatError(
+            f"{path}: not an exported program (.pt2), or of another version of torch ({error}): write it "
+            "with torch.export.save"
+        ) from None
+
 
 def outputs_of(reference: Any, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     if isinstance(reference, (str, Path)):
-        reference = torch.export.load(reference)
+        reference = _opened(reference)
     module = reference.module() if isinstance(reference, torch.export.ExportedProgram) else reference
     given = [torch.from_numpy(np.array(x)) if isinstance(x, np.ndarray) else x for x in inputs]
     with torch.no_grad():

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 from pteron.errors import FormatError, UnsupportedError
 from pteron.pte.bytesource import ByteSource
+from pteron.pte.sniff import looks_like
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -57,7 +58,7 @@ class Reader:
         self._at = 0
         magic = bytes(self._data[:4])
         if magic != MAGIC:
-            raise FormatError(f"{path}: not a GGUF file: it begins with {magic!r}")
+            raise FormatError(f"{path}: not a GGUF file; it looks like {looks_like(self._data)}")
         self._at = 4
         version = self._number(U32)
         if version not in VERSIONS:
