@@ -103,8 +103,8 @@ def rotation(
     # The kernel depends on these sizes, and a kernel is compiled once for all live shapes.
     check(
         width == xq.max_shape[3] and columns == cos.max_shape[-1],
-        f"the head size is {xq.max_shape[3]} and the frequency table has {cos.max_shape[-1]} columns, and both "
-        f"cannot vary: got {width} and {columns}",
+        f"the head size is {xq.max_shape[3]} and the frequency table has {cos.max_shape[-1]} columns, and "
+        f"both cannot vary: got {width} and {columns}",
     )
     check(rows >= length, f"the frequency table has {rows} rows for {length} live positions")
     if start_pos is None:
