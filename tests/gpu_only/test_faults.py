@@ -2,7 +2,11 @@
 
 import gc
 import multiprocessing
+import os
 import pickle
+import signal
+import subprocess
+import sys
 import weakref
 from concurrent.futures import ProcessPoolExecutor
 
@@ -95,6 +99,66 @@ def test_a_pool_of_forked_workers_is_refused_at_once(device):
             pytest.raises(pteron.DeviceError, match="spawn"),
         ):
             pool.apply_async(fork_worker, (3,)).get(timeout=60)
+
+
+def load_in_worker(seed):
+    with pteron.load(RMS) as program:
+        return program(*inputs_at(program.method(), seed))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
+def test_a_forked_worker_that_loads_a_program_is_refused_at_once(device):
+    """Also if the parent has closed its device. A call would wait for ever for the driver's threads."""
+    pteron.open_device(device.adapter).close()
+    with (
+        multiprocessing.get_context("fork").Pool(1) as pool,
+        pytest.raises(pteron.DeviceError, match="opened a GPU before it forked"),
+    ):
+        pool.apply_async(load_in_worker, (3,)).get(timeout=60)
+
+
+FORK_LATER = """
+import os, sys
+import numpy as np
+import pteron
+program = pteron.load(sys.argv[1])
+program(np.array([1, 2]))
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+del program
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_can_drop_a_program():
+    """As workers of multiprocessing may at any time. Like them it ends by os._exit: Mesa fails in exit."""
+    command = [sys.executable, "-c", FORK_LATER, str(DATA / "emb_dyn.pte")]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            assert process.wait(60) == 0
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+FORK_FIRST = """
+import os, sys
+import numpy as np
+import pteron
+child = os.fork()
+with pteron.load(sys.argv[1]) as program:
+    assert np.isfinite(program(np.array([1, 2]))).all()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_process_may_fork_before_it_opens_a_gpu():
+    command = [sys.executable, "-c", FORK_FIRST, str(DATA / "emb_dyn.pte")]
+    assert subprocess.run(command, timeout=120).returncode == 0
 
 
 # -- lost devices -----------------------------------------------------------------------------------

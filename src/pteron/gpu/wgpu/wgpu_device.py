@@ -6,6 +6,7 @@ Only this class creates buffers, pipelines and bind groups, so its counters are 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import threading
 import weakref
@@ -56,14 +57,28 @@ fn main(@builtin(subgroup_size) size: u32) { lanes[0] = size; }
 # Subgroup sizes by adapter. Only a kernel can measure them.
 _subgroup_sizes: dict[str, int] = {}
 
+SPAWN = (
+    "start workers with multiprocessing.get_context('spawn'), or fork before the first program is loaded, "
+    "and load it in the child"
+)
+
 # A device cannot be used after a fork: the child has the handles, but not the driver's threads.
 _open_devices: weakref.WeakSet[WgpuDevice] = weakref.WeakSet()
+
+
+class _History:
+    """What this process, and those it was forked from, have done with GPUs."""
+
+    has_opened = False  # a device, which may be closed by now
+    was_forked_after_opening = False
 
 
 class WgpuDevice:
     """One WebGPU device, with its pipelines. Safe to share between threads."""
 
     def __init__(self, wanted: str | int | Adapter | None = None) -> None:
+        _check_not_forked()
+        _History.has_opened = True
         self.adapter = wanted if isinstance(wanted, Adapter) else choose(wanted)
         self.limits = {name: self.adapter.limits[name] for name in _LIMITS if name in self.adapter.limits}
         self.features = frozenset(f for f in _FEATURES if f in self.adapter.features)
@@ -102,9 +117,11 @@ class WgpuDevice:
     def after_fork(self) -> None:
         """Called in the child after a fork. The child must not use this device."""
         self.lock = threading.RLock()  # a thread of the parent may hold the old lock
+        # Never release it here, not even at the end of the process: the driver would wait for its threads.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._device))
         self._unusable = lambda: DeviceError(
             "this program was loaded in the parent process, and a GPU device cannot be used after a fork: "
-            "load it in the child, or start workers with multiprocessing.get_context('spawn')"
+            + SPAWN
         )
 
     @property
@@ -276,7 +293,16 @@ class WgpuDevice:
                 self._device.destroy()
 
 
+def _check_not_forked() -> None:
+    """The driver in this process waits for threads that only the parent has: a call would never end."""
+    if _History.was_forked_after_opening:
+        raise DeviceError(
+            f"the parent process opened a GPU before it forked this process, which cannot use any: {SPAWN}"
+        )
+
+
 def _mark_forked() -> None:
+    _History.was_forked_after_opening = _History.has_opened
     for device in _open_devices:
         device.after_fork()
 
