@@ -10,12 +10,13 @@ import {pathToFileURL} from "node:url";
 const [folder, text] = process.argv.slice(2);
 const task = JSON.parse(text);
 const main = join(resolve(folder), "node_modules", "node-llama-cpp", "dist", "index.js");
+process.env.GGML_VK_VISIBLE_DEVICES ??= "0";  // llama.cpp uses a software adapter only if it is named
 const {getLlama} = await import(pathToFileURL(main));
 
 const llama = await getLlama({
     gpu: task.gpu || false, build: "never", skipDownload: true, maxThreads: 1, logLevel: "error",
 });
-if (task.gpu && llama.gpu !== task.gpu) throw new Error(`llama.cpp has no ${task.gpu} here`);
+if (task.gpu && !(await llama.getGpuDeviceNames()).length) throw new Error(`llama.cpp has no ${task.gpu} here`);
 const model = await llama.loadModel({modelPath: task.model, gpuLayers: task.gpu ? "max" : 0});
 
 for (const count of task.counts) {

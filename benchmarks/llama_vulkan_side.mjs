@@ -26,7 +26,9 @@ async function open() {
     const modelPath = process.env.PTERON_BENCH_GGUF;
     if (!modelPath) throw new Unsupported("SmolLM2 is not installed: see scripts/bench_peers.sh");
     const { getLlama } = await library();
+    process.env.GGML_VK_VISIBLE_DEVICES ??= "0"; // llama.cpp uses a software adapter only if it is named
     const llama = await getLlama({ gpu: "vulkan", build: "never", skipDownload: true, logLevel: "error" });
+    if (!(await llama.getGpuDeviceNames()).length) throw new Unsupported("llama.cpp finds no Vulkan device");
     const model = await llama.loadModel({ modelPath, gpuLayers: "max" });
     const context = await model.createContext({ contextSize: CONTEXT, batchSize: PREFILL });
     return context.getSequence();
