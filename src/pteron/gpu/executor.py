@@ -26,6 +26,7 @@ from pteron.plan.sweep import LiveGraph, NodePlan
 
 # The target of a binding: ("uniform", offset, nbytes), or ("storage", a tensor's id or (node, scratch)).
 Source: TypeAlias = tuple[Any, ...]
+Compiled: TypeAlias = tuple[kernels.Kernel, str, Pipeline]  # a kernel, its shader text, and its pipeline
 
 
 @dataclass(slots=True, eq=False)
@@ -92,17 +93,25 @@ class Executor:
     # -- load -----------------------------------------------------------------------------------
 
     def _make_sites(self) -> None:
+        known: dict[tuple[int, str, int], Compiled] = {}  # thirty equal layers have the same kernels
         for node, routes in zip(self.graph.nodes, self.live.routes, strict=True):
+            form = self.live.form(node.index)
             for route in routes:
                 for number, dispatch in enumerate(route.dispatches):
-                    site = self._make_site(dispatch, node.index, f"{node.label}, {route.name}")
+                    key = (form, route.name, number)
+                    if key not in known:
+                        known[key] = self._compile(dispatch)
+                    site = self._make_site(dispatch, known[key], node.index, f"{node.label}, {route.name}")
                     self.sites.append(site)
                     self._site_of[node.index, route.name, number] = site
 
-    def _make_site(self, dispatch: Dispatch, node: int, label: str) -> Site:
+    def _compile(self, dispatch: Dispatch) -> Compiled:
         kernel = kernels.load(dispatch.kernel, dispatch.defines)
         text = shader_text(kernel, dispatch)
-        pipeline = self.device.pipeline(text, kernel.name, [b.kind for b in kernel.bindings])
+        return kernel, text, self.device.pipeline(text, kernel.name, [b.kind for b in kernel.bindings])
+
+    def _make_site(self, dispatch: Dispatch, compiled: Compiled, node: int, label: str) -> Site:
+        kernel, text, pipeline = compiled
         slot = self.params.take(kernel.params_nbytes)
         sources: list[Source] = []
         uses_state = False

@@ -194,6 +194,10 @@ class LiveGraph:
         """The nodes whose plans depend on a value. Others at most pass it to their kernels."""
         return [node for node in self.graph.nodes if value in self._keys[node.index]]
 
+    def form(self, node: int) -> int:
+        """A number that is equal for nodes whose routes have the same kernels."""
+        return self._signatures[node].form
+
     def scratch(self) -> list[tuple[int, str, int]]:
         """The temporary memory of all routes: (node, name, bytes)."""
         sizes: dict[tuple[int, str], int] = {}

@@ -36,6 +36,7 @@ try:
     _release_commands = lib.wgpuCommandBufferRelease
     _map, _unmap, _poll = lib.wgpuBufferMapAsync, lib.wgpuBufferUnmap, lib.wgpuDevicePoll
     _range = lib.wgpuBufferGetConstMappedRange
+    _new_group, _release_group = lib.wgpuDeviceCreateBindGroup, lib.wgpuBindGroupRelease
 
     _MAP_REQUEST = ffi.new("WGPUBufferMapCallbackInfo *")
     _MAP_REQUEST.mode = lib.WGPUCallbackMode_AllowProcessEvents
@@ -65,6 +66,32 @@ class _Checked:
 
 
 _checked = _Checked()
+
+
+class NativeGroup:
+    """A bind group. It has the name that wgpu-py uses for C handles."""
+
+    __slots__ = ("_internal",)
+
+    def __init__(self, handle: Any) -> None:
+        self._internal = _gc(handle, _release_group)
+
+
+def bind_group(
+    device: Any, layout: Any, buffers: Iterable[tuple[Any, int, int]], label: str
+) -> NativeGroup:
+    """Bind (buffer, offset, nbytes) in the order of the layout."""
+    bound = list(buffers)
+    # wgpu reads these objects during the call, so they must stay alive.
+    name, entries = ffi.new("char[]", label.encode()), ffi.new("WGPUBindGroupEntry[]", len(bound))
+    for number, (buffer, offset, nbytes) in enumerate(bound):
+        entry = entries[number]
+        entry.binding, entry.buffer, entry.offset, entry.size = number, buffer._internal, offset, nbytes
+    descriptor = ffi.new("WGPUBindGroupDescriptor *")
+    descriptor.label.data, descriptor.label.length = name, len(name) - 1
+    descriptor.layout, descriptor.entryCount, descriptor.entries = layout._internal, len(bound), entries
+    with _checked:
+        return NativeGroup(_new_group(device._internal, descriptor))
 
 
 def command(pipeline: Any, group: Any, grid: tuple[int, int, int]) -> Command:

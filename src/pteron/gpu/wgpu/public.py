@@ -15,6 +15,15 @@ from pteron.gpu.device import Command, Copy
 from pteron.gpu.wgpu.translate import wgpu_errors
 
 
+def bind_group(device: Any, layout: Any, buffers: Iterable[tuple[Any, int, int]], label: str) -> Any:
+    """Bind (buffer, offset, nbytes) in the order of the layout."""
+    entries = [
+        {"binding": i, "resource": {"buffer": buffer, "offset": offset, "size": nbytes}}
+        for i, (buffer, offset, nbytes) in enumerate(buffers)
+    ]
+    return device.create_bind_group(label=label, layout=layout, entries=entries)
+
+
 def command(pipeline: Any, group: Any, grid: tuple[int, int, int]) -> Command:
     """One dispatch, prepared once. The caller keeps the pipeline and the group alive."""
     return (pipeline, group, *grid)

@@ -93,6 +93,7 @@ class WgpuDevice:
         self.record: Callable[[Any, Iterable[Command]], None] | None = None  # set while kernels are timed
         self._buffers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._pipelines: dict[str, Any] = {}
+        self._layouts: dict[Any, Any] = {}  # of the bind group of each pipeline
         self._unusable: Callable[[], PteronError] | None = None
         _open_devices.add(self)
 
@@ -216,20 +217,16 @@ class WgpuDevice:
         layout = self._device.create_bind_group_layout(label=label, entries=entries)
         pipeline_layout = self._device.create_pipeline_layout(label=label, bind_group_layouts=[layout])
         module = shader_module(self._device, label, source)
-        return self._device.create_compute_pipeline(
+        pipeline = self._device.create_compute_pipeline(
             label=label, layout=pipeline_layout, compute={"module": module, "entry_point": "main"}
         )
+        self._layouts[pipeline] = layout
+        return pipeline
 
     def bind_group(self, pipeline: Any, buffers: Iterable[tuple[Any, int, int]], label: str) -> Any:
         """Bind (buffer, offset, nbytes) in the order of the shader's bindings."""
-        entries = [
-            {"binding": i, "resource": {"buffer": buffer, "offset": offset, "size": nbytes}}
-            for i, (buffer, offset, nbytes) in enumerate(buffers)
-        ]
         with wgpu_errors(label):
-            return self._device.create_bind_group(
-                label=label, layout=pipeline.get_bind_group_layout(0), entries=entries
-            )
+            return self.calls.bind_group(self._device, self._layouts[pipeline], buffers, label)
 
     # -- running --------------------------------------------------------------------------------
 
@@ -290,6 +287,7 @@ class WgpuDevice:
             if self._unusable is None:
                 self._unusable = lambda: PteronError("the device is closed")
                 self._pipelines.clear()
+                self._layouts.clear()
                 self._device.destroy()
 
 
