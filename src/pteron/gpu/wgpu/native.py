@@ -77,9 +77,7 @@ class NativeGroup:
         self._internal = _gc(handle, _release_group)
 
 
-def bind_group(
-    device: Any, layout: Any, buffers: Iterable[tuple[Any, int, int]], label: str
-) -> NativeGroup:
+def bind_group(device: Any, layout: Any, buffers: Iterable[tuple[Any, int, int]], label: str) -> NativeGroup:
     """Bind (buffer, offset, nbytes) in the order of the layout."""
     bound = list(buffers)
     # wgpu reads these objects during the call, so they must stay alive.
