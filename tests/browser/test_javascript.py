@@ -13,9 +13,12 @@ import tokenizers
 import torch
 
 import pteron
+from pteron.ir.dtypes import DType
+from pteron.ir.values import Port, Tensor
 from pteron.llm import Sampler, Sampling
 from pteron.llm.chat_template import ChatTemplate
 from pteron.llm.tokenizer import Tokenizer
+from pteron.plan.dynamic import check_shape
 from tests.llm import tiny_llama
 from tests.support.node import run_javascript, write_modules
 
@@ -31,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 EXPORTED = """
 import * as pteron from "./pteron/pteron.js";
-const steps = new Set(["constructor", "allocate", "fill", "compile", "bind", "commands"]);  // internal
+const steps = new Set(["constructor", "allocate", "fill", "compile", "bind", "commands", "belongsTo"]);
 const members = (kind) => Object.getOwnPropertyNames(kind.prototype).filter((name) => !steps.has(name));
 const isError = (kind) => kind === pteron.PteronError || kind.prototype instanceof pteron.PteronError;
 answer({
@@ -58,6 +61,30 @@ def test_errors_have_the_names_and_the_tree_of_python(folder: Path) -> None:
         kind = getattr(pteron, name)
         assert own == name
         assert parent in {base.__name__ for base in kind.__mro__[1:]} or parent == "Error"
+
+
+# -- shapes ---------------------------------------------------------------------------------------
+
+CHECK = """
+import { readInput } from "./pteron/arrays.js";
+answer(given.map(({ port, shape }) => {
+  try { readInput(port, { data: [], shape }); } catch (error) { return `${error.name}: ${error.message}`; }
+}));
+"""
+SHAPES = [((1, 7), True), ((1, 129, 64), True), ((1, 7, 64), False), ((2, 128, 64), False)]
+
+
+def test_wrong_shapes_are_refused_in_the_words_of_python(folder: Path) -> None:
+    largest = (1, 128, 64)
+    cases, wanted = [], []
+    for shape, resizable in SHAPES:
+        port = Port("x", Tensor(0, DType.float32, largest, "x"), "float32", resizable)
+        with pytest.raises(pteron.InputError) as error:
+            check_shape(port, shape)
+        wanted.append(f"InputError: {error.value}")
+        described = {"name": "x", "dtype": "float32", "gpu": "float32", "buffer": 0, "max": largest}
+        cases.append({"port": {**described, "dynamic": [1], "resizable": resizable}, "shape": shape})
+    assert run_javascript(CHECK, folder, cases) == wanted
 
 
 # -- numbers of 16 bits ---------------------------------------------------------------------------

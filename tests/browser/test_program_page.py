@@ -108,6 +108,27 @@ def test_a_browser_without_webgpu(browser: Any, tmp_path: Path) -> None:
     assert result["message"].startswith("this browser has no WebGPU")
 
 
+STATES = """async () => {
+  const { load } = await import("./runtime/pteron.js");
+  const [program, other] = [await load("rms/model.json"), await load("rms/model.json")];
+  const input0 = {data: new Float32Array(64).fill(1), shape: [1, 1, 1, 64]};
+  const run = (state) => program.run({input0}, {state}).then(({output0}) => output0.data[0], String);
+  const state = program.newState(), first = await run(state), foreign = await run(other.newState());
+  state.close();
+  const found = {first, foreign, closed: await run(state), again: await run(program.newState())};
+  program.close();
+  other.close();
+  return found;
+}"""
+
+
+def test_a_state_is_used_only_with_its_program(page: Any) -> None:
+    found = page.evaluate(STATES)
+    message = "InputError: the state is closed, or belongs to another program"
+    assert found["foreign"].startswith(message) and found["closed"].startswith(message)
+    assert found["again"] == found["first"]
+
+
 CLOSED = """async () => {
   const { load } = await import("./runtime/pteron.js");
   const program = await load("rms/model.json");

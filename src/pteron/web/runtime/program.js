@@ -107,7 +107,7 @@ export class Program {
     }
     const groups = new Map(this.#groups);
     this.#plan.groups.forEach((group, id) => { if (!groups.has(id)) groups.set(id, this.#group(group, buffers)); });
-    return new State(this.#device, own, buffers, groups);
+    return new State(this, this.#device, own, buffers, groups);
   }
 
   /** Set the default state back to its first contents. */
@@ -126,6 +126,7 @@ export class Program {
 
   async #run(inputs, { state = this.#state, lastRow = false }) {
     this.#check();
+    if (!state.belongsTo(this)) throw new InputError("the state is closed, or belongs to another program: make one with program.newState()");
     const given = this.#read(inputs), integers = this.#integers(given), point = this.#find(given, integers);
     this.#checkRanges(point, given, integers);
     this.#writeParams(point, integers);
@@ -284,15 +285,18 @@ export class Program {
 
 /** The tensors of a program that calls change, such as KV caches. */
 export class State {
-  #device; #own; #groups; #commands = new Map();
+  #program; #device; #own; #groups; #commands = new Map();
 
-  constructor(device, own, buffers, groups) {
+  constructor(program, device, own, buffers, groups) {
+    this.#program = program;
     this.#device = device;
     this.#own = own;
     this.buffers = buffers;
     this.#groups = groups;
     this.reset();
   }
+
+  belongsTo(program) { return this.#program === program; }
 
   commands(point, make) {
     if (!this.#commands.has(point)) this.#commands.set(point, make(point, this.#groups));
@@ -311,5 +315,8 @@ export class State {
   }
 
   /** Free its memory. */
-  close() { for (const { buffer } of this.#own) buffer.destroy(); }
+  close() {
+    this.#program = null;
+    for (const { buffer } of this.#own) buffer.destroy();
+  }
 }
