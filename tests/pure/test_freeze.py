@@ -13,7 +13,7 @@ import pytest
 
 from pteron.errors import InputError, UnsupportedError
 from pteron.ir.dispatch import GPU
-from pteron.ir.values import Graph
+from pteron.ir.values import Element, Graph
 from pteron.program import lower_all
 from pteron.pte.file import ProgramFile
 from pteron.web.freeze import browser_text, freeze
@@ -64,6 +64,20 @@ def test_an_integer_that_changes_plans_is_refused_with_the_node_and_its_name() -
     text = str(error.value)
     assert "aten.slice_copy.Tensor (node 0) must be planned again for each value of the integer n1" in text
     assert f"more than {MOST_POINTS} plans" in text
+
+
+def test_an_element_that_changes_plans_may_be_stated() -> None:
+    s = Sketch()
+    x, n = s.input(8, 4), s.input(1)
+    start = s.graph.symint("start")
+    s.graph.elements.append(Element(start, n, 0, 0))
+    graph = s.finish(s.add("aten.slice_copy.Tensor", x, 0, 0, start, 1, shape=(8, 4)))
+    with pytest.raises(UnsupportedError, match=r"each value of element 0 of v1.*--live 'v1\[0\]=0-15'"):
+        points(graph)
+    found = points(graph, {"v0": [[8], [4]], "v1": [[1]], "v1[0]": [[0, 3]]})
+    assert [at[-1] for at in found] == [0, 3]
+    with pytest.raises(InputError, match=r"names v1\[1\], but the inputs are v0, v1, v1\[0\]"):
+        points(graph, {"v1[1]": [[0]]})
 
 
 def test_its_values_may_be_stated() -> None:

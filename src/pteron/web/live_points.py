@@ -24,7 +24,7 @@ MOST_NODE_PLANS = 2_000_000
 
 
 # The sizes to freeze: of every dynamic dimension, or of each dimension of some inputs by name. An integer has
-# one list: its values.
+# one list: its values. It is an input, or an element of one, such as `n[0]`.
 Stated: TypeAlias = "Collection[int] | Mapping[str, Sequence[Collection[int]]]"
 Dims: TypeAlias = "list[tuple[ValueId, int]]"
 
@@ -105,13 +105,17 @@ def choose_axes(live: LiveGraph, stated: Stated | None) -> list[Axis]:
 
 def _check_stated(graph: Graph, stated: Mapping[str, Sequence[Collection[int]]]) -> None:
     """Refuse names that are no inputs, and lists that are too short or too long."""
-    ports = {port.name: port for port in graph.inputs}
+    ports = {port.name: port.max_shape for port in graph.inputs if isinstance(port.value, Tensor)}
+    integers = {port.name for port in graph.inputs if isinstance(port.value, SymInt)}
+    integers |= {stated_name(element.symint, graph) for element in graph.elements}
     for name, lists in stated.items():
-        if name not in ports:
-            raise InputError(f"--live names {name}, but the inputs are {', '.join(ports)}")
-        wanted = len(ports[name].max_shape) if isinstance(ports[name].value, Tensor) else 1
+        if name not in ports and name not in integers:
+            raise InputError(
+                f"--live names {name}, but the inputs are {', '.join([*ports, *sorted(integers)])}"
+            )
+        wanted = 1 if name in integers else len(ports[name])
         if len(lists) != wanted:
-            shape = f" (at most {tuple(ports[name].max_shape)})" if ports[name].max_shape else ""
+            shape = "" if name in integers else f" (at most {tuple(ports[name])})"
             raise InputError(
                 f"--live {name}=... has {len(lists)} lists of sizes, but {name} needs {wanted}{shape}: "
                 f"one for each dimension, with commas between them"
@@ -154,11 +158,11 @@ def _shapes(graph: Graph, axes: Sequence[Axis], chosen: Sequence[int]) -> dict[V
 
 
 def _values(graph: Graph, symint: SymInt, stated: Stated | None) -> list[int] | None:
-    """The stated values of an integer input; None: all that the program accepts."""
-    names = [port.name for port in graph.inputs if port.value is symint]
-    if not isinstance(stated, Mapping) or not names or names[0] not in stated:
+    """The stated values of an integer; None: all that the program accepts."""
+    name = stated_name(symint, graph)
+    if not isinstance(stated, Mapping) or name not in stated:
         return None
-    return sorted(stated[names[0]][0])
+    return sorted(stated[name][0])
 
 
 def _is_unbounded(live: LiveGraph, symint: SymInt) -> bool:
@@ -204,17 +208,29 @@ def _too_many(live: LiveGraph, axes: Sequence[Axis], planning: Sequence[SymInt])
             f"and the limit is {most_points(live.graph)} plans: state the sizes that you need with --live"
         )
     reasons = "; ".join(_reason(live, symint) for symint in planning)
+    example = f"--live '{stated_name(planning[0], live.graph)}=0-15'"
     return UnsupportedError(
-        f"the program cannot be frozen: {reasons}. With {sizes or 1} live shapes, these are more than "
-        f"{most_points(live.graph)} plans: state sizes and values with --live, export a smaller context, or "
-        f"run the engine itself in the browser, with Pyodide"
+        f"the program cannot be frozen: {reasons}. For all live shapes, these are more than "
+        f"{most_points(live.graph)} plans: state sizes and values with --live (for example {example}), "
+        f"export a smaller context, or run the engine itself in the browser, with Pyodide"
     )
 
 
 def _reason(live: LiveGraph, symint: SymInt) -> str:
     first, *others = live.planned_by(symint.id)
-    more = f" and {len(others)} more nodes" if others else ""
+    more = f" and {len(others)} more node{'s' * (len(others) > 1)}" if others else ""
     return f"{first.label}{more} must be planned again for each value of {name_of(symint, live.graph)}"
+
+
+def stated_name(symint: SymInt, graph: Graph) -> str:
+    """The name by which the values of an integer are stated: of an input, or `n[0]` for an element of one."""
+    for port in graph.inputs:
+        if port.value is symint:
+            return port.name
+        for element in graph.elements:
+            if element.symint is symint and element.source is port.value:
+                return f"{port.name}[{element.index}]"
+    return symint.name
 
 
 def name_of(symint: SymInt, graph: Graph) -> str:

@@ -218,8 +218,10 @@ export class Program {
     this.#plan.integers.forEach(({ planning }, i) => { if (planning) at.push(integers[i]); });
     const point = this.#points.get(at.join());
     if (point) return point;
-    const shapes = this.#plan.inputs.map(({ name, buffer }, i) => `${name} ${buffer === undefined ? given[i] : tuple(given[i].shape)}`).join(", ");
-    throw new InputError(`there is no plan for ${shapes}: the sizes do not fit together, or the program was frozen without them (pteron web --live)`);
+    const { inputs, integers: known } = this.#plan;
+    const shapes = inputs.map(({ name, buffer }, i) => `${name} ${buffer === undefined ? given[i] : tuple(given[i].shape)}`);
+    const elements = known.flatMap(({ element, planning }, i) => planning && element ? [`${inputs[element[0]].name}[${element[2]}] = ${integers[i]}`] : []);
+    throw new InputError(`there is no plan for ${[...shapes, ...elements].join(", ")}: the sizes do not fit together, or the program was frozen without them (pteron web --live)`);
   }
 
   #checkRanges({ ranges, contents }, given, integers) {
