@@ -248,6 +248,30 @@ def test_a_position_beyond_the_cache_is_refused_without_a_new_plan() -> None:
         swept.resize({position.id: -1})  # type: ignore[attr-defined]
 
 
+def test_the_range_of_a_position_follows_the_plans_of_all_its_nodes() -> None:
+    s = Sketch()
+    keys = s.input(1, 16, 2, 8), s.input(1, 16, 2, 8)
+    caches = s.constant(1, 64, 2, 8), s.constant(1, 32, 2, 8)
+    position = s.integer()
+    for k, cache in zip(keys, caches, strict=True):
+        s.add("update_cache.default", k, cache, position, shape=(0,))
+    s.graph.states = list(caches)
+    swept = live(s.finish(*keys))
+    first, second = (k.id for k in keys)
+    swept.resize({first: (1, 1, 2, 8), second: (1, 1, 2, 8), position.id: 0})
+    swept.resize({position.id: 31})
+    swept.resize({second: (1, 4, 2, 8), position.id: 28})
+    with pytest.raises(InputError, match="position 29 plus 4 new tokens"):
+        swept.resize({position.id: 29})
+    with pytest.raises(InputError, match="position 28 plus 5 new tokens"):
+        swept.resize({second: (1, 5, 2, 8)})
+    with pytest.raises(InputError, match="position 29 plus 4 new tokens"):
+        swept.resize({position.id: 29})
+    swept.resize({second: (1, 1, 2, 8), position.id: 31})
+    with pytest.raises(InputError, match=r"node 1.*position 32 plus 1 new tokens .* cache of 32"):
+        swept.resize({position.id: 32})
+
+
 def test_an_output_beyond_its_maximum_is_refused() -> None:
     s = Sketch()
     n = s.integer()

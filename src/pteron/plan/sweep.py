@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
+from math import inf
 from typing import Any, cast
 
 from pteron.errors import InputError, PteronError
@@ -26,7 +27,8 @@ from pteron.ir.dispatch import (
 )
 from pteron.ir.live import ContentRule, Guard, Live, LiveInt, LiveResult, LiveTensor
 from pteron.ir.problems import CannotRun, Problem, unsupported
-from pteron.ir.values import Arg, Graph, Node, Shape, SymInt, Tensor, Value, ValueId, values_in
+from pteron.ir.values import Arg, Graph, Node, Shape, SymInt, Tensor, Value, ValueId
+from pteron.plan.dependencies import consumers, kernel_integers, planning_values, watchers
 from pteron.plan.memory import Layout
 from pteron.plan.routes import (
     Choice,
@@ -128,11 +130,14 @@ class LiveGraph:
         self.contested: set[str] = set()  # the keys of nodes that have several routes on this device
         self.visits = 0  # rules evaluated since load, for tests and measurements
         self._memo: list[dict[tuple[Live, ...], NodePlan]] = [{} for _ in graph.nodes]
-        self._keys = [_planning_values(node) for node in graph.nodes]
+        self._keys = [planning_values(node) for node in graph.nodes]
         self._signatures = _signatures(graph, layout)
         self._twins: dict[tuple[Any, ...], tuple[NodeSignature, NodePlan]] = {}  # by form and live values
-        self._consumers = _consumers(graph)
-        self._kernel_integers = _kernel_integers(graph)
+        self._consumers = consumers(graph, self._keys)
+        self._watchers = watchers(graph, self._keys)
+        self._ranges: dict[ValueId, tuple[float, float]] = {}  # in which the plans of all watchers are valid
+        self._complete = False  # whether every node has a plan
+        self._kernel_integers = kernel_integers(graph)
         self._building = True
         self._build()
         self._building = False
@@ -219,8 +224,10 @@ class LiveGraph:
         mark only says that something may have to be written.
         """
         undo: list[tuple[list[Any], int, Any]] = []
-        pending = [node for node, plan in enumerate(self.plans) if plan is None] if None in self.plans else []
-        heapify(pending)
+        pending: list[int] = []
+        if not self._complete:
+            pending = [node for node, plan in enumerate(self.plans) if plan is None]
+        self._complete = False
         try:
             for value, new in changes.items():
                 self._set(value, new, undo, pending)
@@ -230,9 +237,14 @@ class LiveGraph:
                 if index != previous:  # the same node may be queued by several of its arguments
                     self._visit(index, undo, pending)
                     previous = index
+            for target, changed, _ in undo:
+                if target is self.live and changed in self._watchers:
+                    self._check_range(ValueId(changed))
             if agree is not None:
                 agree()
+            self._complete = True
         except BaseException:
+            self._ranges.clear()
             for target, position, old in reversed(undo):
                 target[position] = old
             raise
@@ -250,6 +262,8 @@ class LiveGraph:
             self.resize({**unknown, **changes})
             return self.live.copy()
         finally:
+            self._complete = False
+            self._ranges.clear()
             self.live[:], self.plans[:] = before
             self.stale_nodes, self.stale_symints = stale
 
@@ -276,18 +290,39 @@ class LiveGraph:
             if plan is None:
                 plan = _skipped(node) if self._is_skipped(node) else self._plan(node, key)
                 self._remember(index, key, plan)
-            for guard in plan.guards:
-                value = live[guard.value]
-                if not (isinstance(value, int) and guard.low <= value <= guard.high):
-                    raise OpError(guard.message.format(value=value))
         except OpError as error:
             raise InputError(f"{node.label}: {error}") from None
+        self._check_guards(node, plan)
         if plan is not self.plans[index]:
             self.stale_nodes.add(index)
+            self._ranges.clear()
             undo.append((self.plans, index, self.plans[index]))
             self.plans[index] = plan
         for value, result in plan.results:
             self._set(value, result, undo, pending)
+
+    def _check_guards(self, node: Node, plan: NodePlan) -> None:
+        for guard in plan.guards:
+            value = self.live[guard.value]
+            if not (isinstance(value, int) and guard.low <= value <= guard.high):
+                raise InputError(f"{node.label}: {guard.message.format(value=value)}")
+
+    def _check_range(self, value: ValueId) -> None:
+        """Check an integer that kernels read. The layers of a model have equal guards: one test is enough."""
+        number = self.live[value]
+        low, high = self._ranges.get(value) or self._range_of(value)
+        if not (isinstance(number, int) and low <= number <= high):
+            for index in self._watchers[value]:
+                plan = self.plans[index]
+                assert plan is not None
+                self._check_guards(self.graph.nodes[index], plan)
+
+    def _range_of(self, value: ValueId) -> tuple[float, float]:
+        plans = [self.plans[index] for index in self._watchers[value]]
+        guards = [guard for plan in plans if plan for guard in plan.guards if guard.value == value]
+        bounds = max((g.low for g in guards), default=-inf), min((g.high for g in guards), default=inf)
+        self._ranges[value] = bounds
+        return bounds
 
     def _plan(self, node: Node, key: tuple[Live, ...]) -> NodePlan:
         signature = self._signatures[node.index]
@@ -309,6 +344,8 @@ class LiveGraph:
 
     def forget(self) -> None:
         """Plan every node again at the next call, for example because `choice` changed."""
+        self._complete = False
+        self._ranges.clear()
         self._memo = [{} for _ in self.graph.nodes]
         self._twins.clear()
         self.plans[:] = [None] * len(self.plans)
@@ -465,32 +502,3 @@ def _as_routes(planned: Planned) -> list[Route]:
     if all(isinstance(item, Route) for item in planned):
         return planned  # type: ignore[return-value]
     return [Route("only", planned)]  # type: ignore[arg-type]
-
-
-def _planning_values(node: Node) -> tuple[ValueId, ...]:
-    """The values that a plan depends on: all that the node reads, except SymInts that kernels read."""
-    ids = {} if node.when is None else {node.when.id: None}
-    for name, arg in zip(node.op.parameters[:-1], node.args[:-1], strict=True):
-        for value in values_in(arg):
-            if not (isinstance(value, SymInt) and name in node.op.uniforms):
-                ids[value.id] = None
-    return tuple(ids)
-
-
-def _kernel_integers(graph: Graph) -> frozenset[ValueId]:
-    """The SymInts that kernels read themselves."""
-    return frozenset(
-        value.id
-        for node in graph.nodes
-        for name, arg in zip(node.op.parameters, node.args, strict=True)
-        if name in node.op.uniforms
-        for value in values_in(arg)
-    )
-
-
-def _consumers(graph: Graph) -> list[tuple[int, ...]]:
-    consumers: list[list[int]] = [[] for _ in graph.values]
-    for node in graph.nodes:
-        for value in (*node.reads, *([node.when] if node.when else ())):
-            consumers[value.id].append(node.index)
-    return [tuple(dict.fromkeys(nodes)) for nodes in consumers]
