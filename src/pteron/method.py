@@ -160,6 +160,26 @@ class Method:
             copies, state = self._prepare(arrays, state)
             return self._launch(copies, state, keep_on_gpu, last_row, host.kind_of(given))
 
+    def submit_and_look(
+        self, inputs: Sequence[Any], look: Callable[[list[Any]], T], *, state: State | None = None
+    ) -> Pending[T]:
+        """Start a call whose outputs are looked at, but not copied.
+
+        Args:
+            inputs: All inputs, in order.
+            look: A function that gets the last row of each output, once the GPU has finished. The rows may
+                be in memory that is valid only during this call of the function.
+            state: The mutable state of this call. Default: the method's own.
+
+        Returns:
+            A `Pending` with the result of `look`.
+        """
+        self.device.check_usable()
+        arrays = self._read_inputs(self._in_order(inputs, {}))
+        with self.device.lock:
+            copies, state = self._prepare(arrays, state)
+            return self._run_and_read(copies, state, True, look, host.borrowed)
+
     def _prepare(self, arrays: list[Any], state: State | None) -> tuple[list[Copy], State]:
         """Do everything for a call except running it."""
         self._check_open()
@@ -186,15 +206,21 @@ class Method:
         return self._run_and_read(copies, state, last_row, partial(self._as_given, as_given))
 
     def _run_and_read(
-        self, copies: list[Copy], state: State, last_row: bool, then: Callable[[list[Any]], T]
+        self,
+        copies: list[Copy],
+        state: State,
+        last_row: bool,
+        then: Callable[[list[Any]], T],
+        from_gpu: Callable[..., Any] = host.from_gpu,
     ) -> Pending[T]:
         """Run the prepared call. The result is what `then` makes of its outputs."""
         reads = call.plan_reads(self._executor, last_row)
         integers = {name: self._integer(value) for name, value in self._integer_outputs}
 
         def finish(data: memoryview) -> T:
+            counts = self.graph.counts
             return then(
-                [_output(port, data, reads, integers, self.graph.counts) for port in self.graph.outputs]
+                [_output(port, data, reads, integers, counts, from_gpu) for port in self.graph.outputs]
             )
 
         return call.launch(self._executor, state, copies, reads.values(), finish)
@@ -469,6 +495,7 @@ def _output(
     reads: dict[ValueId, Read],
     integers: dict[str, Live],
     counts: dict[ValueId, Tensor],
+    from_gpu: Callable[..., Any],
 ) -> Any:
     if isinstance(port.value, SymInt):
         return integers[port.name]
@@ -477,7 +504,7 @@ def _output(
     read = reads[port.value.id]
     if not read.nbytes:
         return host.empty(read.shape, port.host_type)
-    array = host.from_gpu(read.bytes_in(data), port.value.dtype, port.host_type, read.shape)
+    array = from_gpu(read.bytes_in(data), port.value.dtype, port.host_type, read.shape)
     counter = counts.get(port.value.id)
     return array if counter is None else host.first(array, _count(reads[counter.id].bytes_in(data)))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from pteron.method_info import describe
 from pteron.plan.sweep import LiveGraph
 from pteron.segments.graph import SegmentedGraph
 
+T = TypeVar("T")
 Array: TypeAlias = np.ndarray[Any, Any]
 Call: TypeAlias = tuple[Sequence[Any], State | None]
 
@@ -86,19 +87,43 @@ class SegmentedMethod(Method):
         Raises:
             InputError: A segment does not fit. Nothing has changed.
         """
+        as_given = host.kind_of([array for inputs, _ in calls for array in inputs])
+        return self._submit_many(
+            calls, lambda outputs, placed: self._divided(self._as_given(as_given, outputs), placed)
+        )
+
+    def submit_many_and_look(
+        self, calls: Sequence[Call], looks: Sequence[Callable[[list[Any]], T]]
+    ) -> Pending[list[T]]:
+        """Start one call with several segments, whose outputs are looked at, but not copied.
+
+        Args:
+            calls: As for `submit_many`.
+            looks: For each segment, a function that gets its outputs. See `submit_and_look`.
+
+        Returns:
+            A `Pending` with the results of these functions.
+        """
+
+        def finish(outputs: list[Any], placed: list[Placed]) -> list[T]:
+            divided = self._divided(outputs, placed)
+            return [look(own) for look, own in zip(looks, divided, strict=True)]
+
+        return self._submit_many(calls, finish, host.borrowed)
+
+    def _submit_many(
+        self,
+        calls: Sequence[Call],
+        then: Callable[[list[Any], list[Placed]], T],
+        from_gpu: Callable[..., Any] = host.from_gpu,
+    ) -> Pending[T]:
         self.device.check_usable()
-        given = [self._in_order(inputs, {}) for inputs, _ in calls]
-        read = [(self._read_inputs(inputs), state) for inputs, (_, state) in zip(given, calls, strict=True)]
-        as_given = host.kind_of([array for inputs in given for array in inputs])
+        read = [(self._read_inputs(self._in_order(inputs, {})), state) for inputs, state in calls]
         with self.device.lock:
             self._check_open()
             placed = self._placed(read)
             copies, shared = self._prepare_placed(placed)
-
-            def finish(outputs: list[Any]) -> list[list[Any]]:
-                return self._divided(self._as_given(as_given, outputs), placed)
-
-            return self._run_and_read(copies, shared, False, finish)
+            return self._run_and_read(copies, shared, False, lambda outputs: then(outputs, placed), from_gpu)
 
     @property
     def _input_ports(self) -> Sequence[Port]:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from pteron.gpu.staging import Pending
 from pteron.llm import LanguageModel, Tokenizer
+from pteron.llm.decoder import Segment
 from tests.llm.tiny_llama import tokenizer_json
 
 
@@ -33,13 +35,13 @@ class Script:
     def new_state(self) -> Any:
         return SimpleNamespace(close=lambda: None)
 
-    def logits(self, tokens: Sequence[int], position: int, state: Any) -> Any:
+    def start(self, segment: Segment[Any]) -> Pending[Any]:
         row = np.zeros(self.vocab_size)
-        row[self.script[position + len(tokens) - self.prompt_length]] = 1
-        return row
+        row[self.script[segment.position + len(segment.tokens) - self.prompt_length]] = 1
+        return Pending.ready(segment.look(row))
 
-    def logits_many(self, segments: Sequence[Any]) -> list[Any]:
-        return [self.logits(*segment) for segment in segments]
+    def logits_many(self, segments: Sequence[Segment[Any]]) -> list[Any]:
+        return [self.start(segment).result() for segment in segments]
 
 
 def reciter(text: str | Sequence[int]) -> LanguageModel:

@@ -172,9 +172,11 @@ def test_a_cancelled_stream_leaves_at_the_next_step(llm: LanguageModel, steps: i
 @pytest.mark.usefixtures("segments")
 def test_a_stream_that_fails_fails_alone(llm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     good, bad, worse = (llm.session().stream(prompt, **ANSWER) for prompt in PROMPTS[:3])
-    choose, together = Sampler.choose, llm.decoder.logits_many
+    choose, together = Sampler.choose_from, llm.decoder.logits_many
     monkeypatch.setattr(
-        Sampler, "choose", lambda self, row: 1 / 0 if self is bad._answer._sampler else choose(self, row)
+        Sampler,
+        "choose_from",
+        lambda self, seen: 1 / 0 if self is bad._answer._sampler else choose(self, seen),
     )
 
     def refusing(parts: Any) -> Any:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,9 @@ import pteron.llm
 from pteron.devices import Device
 from pteron.errors import InputError, PteronError
 from pteron.gpu.wgpu.wgpu_device import WgpuDevice
-from pteron.llm import ChatTemplate, ContextFull, Detokenizer, LanguageModel, Tokenizer
+from pteron.llm import ChatTemplate, ContextFull, Detokenizer, LanguageModel, Piece, Tokenizer
+from pteron.llm.batch import Batch
+from pteron.llm.decoder import Segment
 from pteron.llm.tokenizer import StopStrings
 from tests.llm.reciter import reciter
 from tests.llm.tiny_llama import CONTEXT, GREEDY_PROMPTS, GREEDY_TOKENS, MAX_LENGTH, tokenizer_json
@@ -191,6 +194,71 @@ def test_cancelled_from_another_thread(llm: LanguageModel) -> None:
             threading.Event().wait(0.005)
     assert reasons[-1] == "cancelled"
     assert llm.generate("hello", max_new_tokens=3, eos_token_id=[]).finish_reason == "length"
+
+
+# -- the next run starts before a piece is shown -------------------------------------------------
+
+
+def noted_starts(llm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of tokens in each run that was started."""
+    starts: list[int] = []
+    start = llm.decoder.start
+    monkeypatch.setattr(
+        llm.decoder, "start", lambda segment: starts.append(len(segment.tokens)) or start(segment)
+    )
+    return starts
+
+
+def test_the_gpu_works_while_the_caller_has_a_piece(
+    llm: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts, prompt = noted_starts(llm, monkeypatch), llm.encode("hello")
+    with llm.session().stream("hello", max_new_tokens=3, eos_token_id=[]) as stream:
+        counts = [len(starts) for _ in stream]
+    assert counts == [2, 3, 3], "no run follows the last piece"
+    assert starts == [len(prompt), 1, 1]
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_a_run_that_nobody_reads_changes_nothing(llm: LanguageModel, pieces: int) -> None:
+    session = llm.session()
+    want = llm.session().generate("hello world", max_new_tokens=8, eos_token_id=[]).tokens
+    stream = session.stream("hello world", max_new_tokens=8, eos_token_id=[])
+    got = [next(stream).token for _ in range(pieces)]
+    prompt = llm.encode("hello world")
+    assert session.tokens == [*prompt, *got[:-1]]
+    stream.close()
+    assert (
+        session.generate([*prompt, *got], max_new_tokens=8 - pieces, eos_token_id=[]).tokens == want[pieces:]
+    )
+
+
+def test_a_run_that_cannot_start_fails_after_the_piece(
+    llm: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = llm.decoder.start
+
+    def refusing(segment: Segment[Any]) -> Any:
+        if segment.position >= len(llm.encode("hello")) + 1:
+            raise PteronError("refused")
+        return start(segment)
+
+    monkeypatch.setattr(llm.decoder, "start", refusing)
+    stream = llm.session().stream("hello", max_new_tokens=8, eos_token_id=[])
+    assert [next(stream).token is None for _ in range(2)] == [False, False]
+    with pytest.raises(PteronError, match="refused"):
+        next(stream)
+
+
+def test_a_stream_that_has_begun_goes_on_in_a_batch(llm: LanguageModel) -> None:
+    want = llm.session().generate("hello", max_new_tokens=6, eos_token_id=[]).tokens
+    stream = llm.session().stream("hello", max_new_tokens=6, eos_token_id=[])
+    got = [next(stream).token, next(stream).token]
+    batch = Batch(llm)
+    batch.add(stream)
+    while len(batch):
+        got += [item.token for _, item in batch.step() if isinstance(item, Piece)]
+    assert got == want
 
 
 def test_a_stream_that_is_not_read_to_the_end_releases_its_session(llm: LanguageModel) -> None:

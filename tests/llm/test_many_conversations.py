@@ -69,13 +69,13 @@ def test_a_failed_call_changes_no_conversation(many: LanguageModel, prompts: lis
     states = [decoder.new_state() for _ in range(3)]
     first = [Segment(prompt, 0, state) for prompt, state in zip(prompts[:3], states, strict=True)]
     decoder.logits_many(first)
-    wanted = decoder.logits_many([Segment([7], len(p), s) for (p, _, s) in first])
+    wanted = decoder.logits_many([Segment([7], len(p), s) for (p, _, s, _) in first])
     with pytest.raises(pteron.InputError):
         beyond = decoder.context_length
         decoder.logits_many(
-            [*(Segment([9], len(p), s) for p, _, s in first[:2]), Segment([9], beyond, states[2])]
+            [*(Segment([9], len(p), s) for p, _, s, _ in first[:2]), Segment([9], beyond, states[2])]
         )
-    again = decoder.logits_many([Segment([7], len(p), s) for (p, _, s) in first])
+    again = decoder.logits_many([Segment([7], len(p), s) for (p, _, s, _) in first])
     np.testing.assert_array_equal(again, wanted)
     for state in states:
         state.close()

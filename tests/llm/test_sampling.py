@@ -268,3 +268,37 @@ def test_senseless_values_are_refused_by_name(options: dict[str, Any]) -> None:
 def test_logits_that_are_not_numbers_are_not_sampled() -> None:
     with pytest.raises(InputError, match="not numbers"):
         Sampler(Sampling()).choose(np.array([0.0, np.nan]))
+
+
+@given(
+    arrays.arrays(
+        np.float32,
+        st.integers(1, 700),
+        # Few different values, so that many tokens are equally probable.
+        elements=st.sampled_from([-np.inf, *range(-3, 12)]),
+    ),
+    st.integers(1, 12),
+)
+def test_a_look_at_the_most_probable_tokens_is_enough(row: Any, k: int) -> None:
+    row[0] = 1  # not all are excluded
+    everything = Candidates.of(row)
+    few = Candidates.likely(row, k)
+    want, got = filters.top_k(everything, k), filters.top_k(few, k)
+    np.testing.assert_array_equal(got.tokens, want.tokens)
+    np.testing.assert_array_equal(got.logits, want.logits)
+    np.testing.assert_array_equal(Candidates.best(row).tokens, filters.greedy(everything).tokens)
+
+
+def test_few_tokens_of_a_large_vocabulary_are_sorted() -> None:
+    row = np.random.default_rng(0).standard_normal(50_000).astype(np.float32)
+    assert 40 <= len(Candidates.likely(row, 40)) < 80
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 1.0, "top_k": 3}, {"temperature": 1.0}])
+def test_every_look_refuses_logits_that_are_not_numbers(options: dict[str, Any]) -> None:
+    row = np.zeros(400, np.float32)
+    row[-1] = np.nan
+    with pytest.raises(InputError, match="not numbers"):
+        Sampler(Sampling(**options)).choose(row)
+    with pytest.raises(InputError, match="excludes every token"):
+        Sampler(Sampling(**options)).choose(np.full(400, -np.inf, np.float32))

@@ -32,6 +32,9 @@ class ArrayLibrary(Protocol):
     def from_gpu(self, data: memoryview, dtype: DType, host_type: str, shape: Shape) -> Any:
         """A new array from mapped bytes, widened if the program's dtype is wider."""
 
+    def borrowed(self, data: memoryview, dtype: DType, host_type: str, shape: Shape) -> Any:
+        """The same, but it may be a view: it must not be used after the bytes are unmapped."""
+
     def empty(self, shape: Shape, host_type: str) -> Any:
         """An array without elements."""
 

@@ -156,6 +156,15 @@ def from_gpu(data: Any, dtype: DType, host_type: str, shape: Shape) -> np.ndarra
     return raw.astype(host_type, copy=True)
 
 
+def borrowed(data: Any, dtype: DType, host_type: str, shape: Shape) -> np.ndarray[Any, Any]:
+    """An array in mapped memory, without a copy if the program's dtype allows it."""
+    if dtype is DType.bfloat16 or dtype.words != host_type:
+        return from_gpu(data, dtype, host_type, shape)
+    array = np.frombuffer(data, dtype.words, numel(shape)).reshape(shape)
+    array.flags.writeable = False
+    return array
+
+
 def empty(shape: Shape, host_type: str) -> np.ndarray[Any, Any]:
     return np.empty(shape, array_type(host_type))
 

@@ -120,6 +120,9 @@ def from_gpu(data: memoryview, dtype: DType, host_type: str, shape: Shape) -> Ho
     return HostArray(packed(numbers, wide), wide, shape)
 
 
+borrowed = from_gpu  # HostArrays have their own memory
+
+
 def _wrapped(number: int, host_type: str) -> int:
     """An integer in a type that may be narrower or unsigned: only the lower bits are kept."""
     size = 1 << (8 * host_itemsize(host_type))

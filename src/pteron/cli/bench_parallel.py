@@ -95,7 +95,7 @@ class ParallelRunner:
 
         most = self._decoder.segments
         for position in range(depth, depth + length):
-            segments = [Segment(self._tokens(1), position, state) for state in states]
+            segments: list[Segment[Any]] = [Segment(self._tokens(1), position, state) for state in states]
             for first in range(0, len(segments), most):
                 self._decoder.logits_many(segments[first : first + most])
 

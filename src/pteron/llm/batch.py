@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from pteron.errors import DeviceLost
-from pteron.llm.generate import Logits, Piece, Run, Stream
+from pteron.llm.generate import Piece, Run, Seen, Stream
 from pteron.llm.pace import Pace
-from pteron.llm.session import Session, advance_together, common_length
+from pteron.llm.session import common_length
 from pteron.llm.step_choice import StepLimits, rows_of_step
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 WORTH_SHARING = 16  # tokens: for fewer, a stream does not wait until another one has read them
 
-Part: TypeAlias = tuple[Session, Sequence[int]]
 Outcome: TypeAlias = tuple[Stream, Piece | Exception]
 
 
@@ -72,8 +71,8 @@ class Batch:
                 outcomes += self._resume(stream, None)
         parts = self._choose()
         self._served = set(parts)
-        for stream, logits in zip(parts, self._timed(list(parts.values())), strict=True):
-            outcomes += self._resume(stream, logits)
+        for stream, seen in zip(parts, self._timed(list(parts.values())), strict=True):
+            outcomes += self._resume(stream, seen)
         return outcomes
 
     def _may_begin(self, stream: Stream) -> bool:
@@ -90,42 +89,49 @@ class Batch:
         soon = max((common_length(beginning, tokens) for tokens in others if tokens), default=0)
         return soon < WORTH_SHARING or soon <= self._model.sessions.known(stream.prompt)
 
-    def _choose(self) -> dict[Stream, Part]:
-        """The streams of the next call, with the tokens to be run of each."""
+    def _choose(self) -> dict[Stream, Run]:
+        """The streams of the next call, with the part of each one's run that is in it."""
         decoder = self._model.decoder
         ready = [stream for stream in self._streams if stream in self._runs]
         most = decoder.max_length
         limits = StepLimits(decoder.segments, most, self._pace.rows if self._pace else most)
         counts = rows_of_step([len(self._runs[stream].tokens) for stream in ready], limits)
         return {
-            stream: (self._runs[stream].session, self._runs[stream].tokens[:count])
+            stream: self._runs[stream].first(count)
             for stream, count in zip(ready, counts, strict=True)
             if count
         }
 
-    def _timed(self, parts: list[Part]) -> list[Logits | Exception]:
+    def _timed(self, parts: list[Run]) -> list[Seen | Exception]:
         if not parts:
             return []
         began = time.perf_counter()
         results = self._run(parts)
         seconds = time.perf_counter() - began
-        counts = [len(tokens) for _, tokens in parts]
+        counts = [len(run.tokens) for run in parts]
         if self._pace:
             self._pace.note(sum(count for count in counts if count > 1), seconds)
         if self._on_step:
             self._on_step(sum(counts), seconds)
         return results
 
-    def _run(self, parts: list[Part]) -> list[Logits | Exception]:
-        """The logits of each part. If the call fails, each is run alone: only who fails then has failed."""
+    def _run(self, parts: list[Run]) -> list[Seen | Exception]:
+        """What each part saw. If the call fails, each is run alone: only who fails then has failed."""
         try:
-            return [*advance_together(self._model.decoder, parts)]
+            return [*self._run_together(parts)]
         except Exception as error:
             if len(parts) == 1 or isinstance(error, DeviceLost):
                 return [error] * len(parts)
             return [self._run([part])[0] for part in parts]
 
-    def _resume(self, stream: Stream, result: Logits | Exception | None) -> Iterator[Outcome]:
+    def _run_together(self, parts: list[Run]) -> list[Seen]:
+        """Run all in one call. If it fails, nothing has changed."""
+        seen = self._model.decoder.logits_many([run.segment for run in parts])
+        for run in parts:
+            run.finish()
+        return seen
+
+    def _resume(self, stream: Stream, result: Seen | Exception | None) -> Iterator[Outcome]:
         """Go on with a stream until it needs the next run."""
         self._runs.pop(stream, None)
         try:

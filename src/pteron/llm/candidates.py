@@ -16,6 +16,9 @@ Row: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Tokens: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
+COLUMNS_PER_TOKEN = 16  # with fewer, `Candidates.likely` keeps more tokens; with more, it sorts more
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """Tokens and their logits. A new set has its tokens in ascending order."""
@@ -27,15 +30,36 @@ class Candidates:
     def of(cls, logits: np.ndarray[Any, Any]) -> Candidates:
         """All tokens, except those that the model excludes (minus infinity)."""
         wide = logits.astype(np.float64).reshape(-1)
-        highest = wide.max()
-        if np.isnan(highest):  # so is the maximum, if any of them is
-            raise InputError(
-                "the model's logits are not numbers: the weights or the adapter's arithmetic are wrong"
-            )
-        if highest == -np.inf:
-            raise InputError("the model excludes every token: all logits are minus infinity")
+        _check_highest(wide.max())
         everything = cls(np.arange(len(wide)), wide)
         return everything if wide.min() > -np.inf else everything.keep(wide > -np.inf)
+
+    @classmethod
+    def best(cls, logits: np.ndarray[Any, Any]) -> Candidates:
+        """The most probable token; of equal ones, the first."""
+        row = logits.reshape(-1)
+        place = row.argmax()
+        _check_highest(row[place])
+        return cls(np.array([place]), row[place : place + 1].astype(np.float64))
+
+    @classmethod
+    def likely(cls, logits: np.ndarray[Any, Any], k: int) -> Candidates:
+        """A few tokens, among them the k most probable ones and those as probable as the last of these.
+
+        It compares the logits as they are: most of them need not be widened or sorted.
+        """
+        row = logits.reshape(-1)
+        columns = COLUMNS_PER_TOKEN * k
+        depth = len(row) // columns
+        if depth < 2:
+            return cls.of(row)
+        _check_highest(row.max())
+        # Every column has a highest logit, so k logits are at least as high as the k-th highest of these.
+        tops = row[: depth * columns].reshape(depth, columns).max(0)
+        tops.partition(columns - k)
+        places = np.flatnonzero(row >= tops[columns - k])
+        found = cls(places, row[places].astype(np.float64))
+        return found.keep(found.logits > -np.inf)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -49,6 +73,16 @@ class Candidates:
         powers: Row = np.exp(self.logits - self.logits.max())
         powers /= powers.sum()
         return powers
+
+
+def _check_highest(logit: float) -> None:
+    """Refuse logits by their maximum, which is not a number if any of them is not."""
+    if np.isnan(logit):
+        raise InputError(
+            "the model's logits are not numbers: the weights or the adapter's arithmetic are wrong"
+        )
+    if logit == -np.inf:
+        raise InputError("the model excludes every token: all logits are minus infinity")
 
 
 def greedy(candidates: Candidates) -> Candidates:

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from pteron.errors import InputError, UnsupportedError
+from pteron.gpu.staging import Pending
 from pteron.gpu.state import Part, State, first_positions
 from pteron.method_info import IOInfo
 from pteron.program import Program
 from pteron.segmented_method import SegmentedMethod
 
+T = TypeVar("T")
+Row: TypeAlias = np.ndarray[Any, Any]
 
-class Segment(NamedTuple):
-    """The next tokens of one conversation: their first position, and the state that they are written to."""
+
+def copied(row: Row) -> Row:
+    return row.copy()
+
+
+class Segment(NamedTuple, Generic[T]):
+    """The next tokens of one conversation: their first position, and the state that they are written to.
+
+    look: takes what is needed from the logits after the last token. They are in memory of the GPU's driver,
+        which is valid only during its call. Default: a copy of all.
+    """
 
     tokens: Sequence[int]
     position: int
     state: State
+    look: Callable[[Row], T] = copied  # type: ignore[assignment]
 
 
 class Decoder:
@@ -87,27 +101,37 @@ class Decoder:
         """The part of a state that holds the first tokens."""
         return first_positions(count, self._capacity)
 
-    def logits(self, tokens: Sequence[int], position: int, state: State) -> np.ndarray[Any, Any]:
+    def logits(self, tokens: Sequence[int], position: int, state: State) -> Row:
         """Run up to `max_length` tokens at a position. Returns the logits after the last token."""
-        inputs = self._inputs(tokens, position)
-        row: np.ndarray[Any, Any] = self.method.execute(inputs, state=state, last_row=True)[0]
-        return row
+        return self.start(Segment[Row](tokens, position, state)).result()
 
-    def _inputs(self, tokens: Sequence[int], position: int) -> tuple[np.ndarray[Any, Any], ...]:
-        count = len(tokens) if self._one_position_per_token else 1
-        return np.array([tokens], np.int64), np.arange(position, position + count, dtype=np.int64)
+    def start(self, segment: Segment[T]) -> Pending[T]:
+        """Start the run of the next tokens of one conversation. The result is what its `look` returns."""
+        inputs = self._inputs(segment.tokens, segment.position)
+        look = partial(self._look, segment.look)
+        return self.method.submit_and_look(inputs, look, state=segment.state)
 
-    def logits_many(self, segments: Sequence[Segment]) -> list[np.ndarray[Any, Any]]:
+    def logits_many(self, segments: Sequence[Segment[T]]) -> list[T]:
         """Run the next tokens of up to `segments` conversations, of up to `max_length` tokens in total.
 
-        Returns the logits after the last token of each. If it fails, no conversation has changed.
+        Returns what each one's `look` takes from the logits after its last token. If it fails, no
+        conversation has changed.
         """
         if not 1 <= len(segments) <= self.segments:
             raise InputError(f"logits_many takes 1 to {self.segments} segments, got {len(segments)}")
         if self._many is None:
-            return [self.logits(*segment) for segment in segments]
+            return [self.start(segment).result() for segment in segments]
         calls = [(self._inputs(s.tokens, s.position), s.state) for s in segments]
-        return [outputs[0].reshape(-1, self.vocab_size)[-1] for outputs in self._many.execute_many(calls)]
+        looks = [partial(self._look, s.look) for s in segments]
+        return self._many.submit_many_and_look(calls, looks).result()
+
+    def _inputs(self, tokens: Sequence[int], position: int) -> tuple[Row, ...]:
+        # The GPU's integers have 32 bits. They need no conversion, and no check.
+        count = len(tokens) if self._one_position_per_token else 1
+        return np.array([tokens], np.int32), np.arange(position, position + count, dtype=np.int32)
+
+    def _look(self, look: Callable[[Row], T], outputs: list[Row]) -> T:
+        return look(outputs[0].reshape(-1, self.vocab_size)[-1])
 
 
 def _as_tuple(value: Any) -> tuple[int, ...]:

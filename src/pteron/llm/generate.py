@@ -1,6 +1,6 @@
 """Generate an answer: read the prompt in chunks, then generate one token at a time.
 
-An answer is a coroutine: it asks for tokens to be run, and is resumed with their logits.
+An answer is a coroutine: it asks for tokens to be run, and is resumed with what it saw of their logits.
 """
 
 from __future__ import annotations
@@ -8,16 +8,17 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pteron.errors import PteronError
+from pteron.gpu.staging import Pending
+from pteron.llm.candidates import Candidates
 from pteron.llm.chat_template import Message
 from pteron.llm.context import ContextWindow
+from pteron.llm.decoder import Row, Segment
 from pteron.llm.logprobs import TokenLogprob, token_logprob
 from pteron.llm.options import AnswerOptions
 from pteron.llm.sampling import Sampler, Sampling
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 Prompt: TypeAlias = str | Sequence[int] | Sequence[Message]
 Prompts: TypeAlias = list[str] | list[list[int]] | list[list[Message]] | list[Prompt]
-Logits: TypeAlias = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,32 @@ class Generation:
         return self.text
 
 
+class Seen(NamedTuple):
+    """What an answer needs of the logits after its tokens."""
+
+    candidates: Candidates
+    logits: Row | None  # a copy of all, for log probabilities
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What an answer needs next: tokens to be run in its session. It may be only the first of them."""
+    """What an answer needs next: tokens to be run in its session, and a look at the logits after them."""
 
     session: Session
     tokens: Sequence[int]
+    look: Callable[[Row], Seen]
+
+    def first(self, count: int) -> Run:
+        """Only the first of the tokens. The answer then asks for the others again."""
+        return self if count >= len(self.tokens) else replace(self, tokens=self.tokens[:count])
+
+    @property
+    def segment(self) -> Segment[Seen]:
+        return self.session.segment(self.tokens, self.look)
+
+    def finish(self) -> None:
+        """The tokens were run: the session has them now."""
+        self.session.tokens.extend(self.tokens)
 
 
 class Stream(Iterator[Piece]):
@@ -107,11 +127,13 @@ class Stream(Iterator[Piece]):
         session: Session | None = None,
     ) -> None:
         self._window = window
+        self._decoder = model.decoder
         self._max_length = model.max_length
         self._answer = Answer(model, window, sampling, options)
         # The generator has only a weak reference to its stream, so that a dropped stream is closed at once.
         self._steps = self._answer.steps(session, weakref.ref(self))
         self._in_use = threading.Lock()  # held by whoever runs it
+        self._next: tuple[Run, Pending[Seen] | None] | None = None  # a run that may have been started
         self.session = session  # None: one that is borrowed when the answer begins
 
     @property
@@ -127,14 +149,39 @@ class Stream(Iterator[Piece]):
     def __next__(self) -> Piece:
         with self._in_use:
             try:
-                item = self.resume()
+                item = self._finish_run() if self._next else self.resume()
                 while isinstance(item, Run):
-                    first = item.tokens[: self._max_length]
-                    item = self.resume(None if self.is_cancelled else item.session.advance(first))
+                    self._next = item.first(self._max_length), None
+                    item = self._finish_run()
+                if not item.finish_reason:
+                    self._start_next()
                 return item
             except BaseException:
+                self._next = None
                 self._steps.close()
                 raise
+
+    def _start_next(self) -> None:
+        """Start the run after a piece. The GPU then works while the caller shows the piece.
+
+        A run without a reader does no harm: it writes one position of the KV state, which is written again.
+        """
+        item = self.resume()
+        assert isinstance(item, Run), "a run follows every piece but the last"
+        run = item.first(self._max_length)
+        self._next = run, None
+        if not self.is_cancelled:
+            with suppress(PteronError):  # the next piece tries again, and raises it
+                self._next = run, self._decoder.start(run.segment)
+
+    def _finish_run(self) -> Piece | Run:
+        assert self._next is not None
+        (run, started), self._next = self._next, None
+        if self.is_cancelled:
+            return self.resume(None)
+        seen = (started or self._decoder.start(run.segment)).result()
+        run.finish()
+        return self.resume(seen)
 
     def cancel(self) -> None:
         """End the answer with the reason "cancelled". Any thread may call it, also during the prompt."""
@@ -150,6 +197,7 @@ class Stream(Iterator[Piece]):
         if not self._in_use.acquire(blocking=False):
             return False
         try:
+            self._next = None
             self._steps.close()
         finally:
             self._in_use.release()
@@ -177,13 +225,17 @@ class Stream(Iterator[Piece]):
         self._in_use.release()
         self.close()
 
-    def resume(self, logits: Logits | None = None) -> Piece | Run:
+    def resume(self, seen: Seen | None = None) -> Piece | Run:
         """Begin the answer, or go on after a piece or a `Run`.
 
-        logits: those after the tokens that were run. None after a `Run`: nothing was run, because the answer
-            is cancelled.
+        seen: of the logits after the tokens that were run. None after a `Run`: nothing was run, because the
+            answer is cancelled.
         """
-        return self._steps.send(logits)
+        if self._next is not None and not self.is_cancelled:  # `__next__` has given a piece before
+            (run, _), self._next = self._next, None
+            return run
+        self._next = None
+        return self._steps.send(seen)
 
     @property
     def is_cancelled(self) -> bool:
@@ -195,7 +247,7 @@ class Stream(Iterator[Piece]):
         return self._answer.reading
 
 
-Steps: TypeAlias = Generator[Run, Logits | None, Logits | None]
+Steps: TypeAlias = Generator[Run, Seen | None, Seen | None]
 
 
 class Answer:
@@ -226,7 +278,7 @@ class Answer:
 
     def steps(
         self, session: Session | None, stream: weakref.ref[Stream]
-    ) -> Generator[Piece | Run, Logits | None, None]:
+    ) -> Generator[Piece | Run, Seen | None, None]:
         """Runs of the prompt, then a piece and a run for each token. The last piece has a reason."""
         self._clock.start()
         try:
@@ -236,35 +288,35 @@ class Answer:
 
     def _steps(
         self, session: Session | None, stream: weakref.ref[Stream]
-    ) -> Generator[Piece | Run, Logits | None, None]:
+    ) -> Generator[Piece | Run, Seen | None, None]:
         sessions, prompt = self._model.sessions, self._window.tokens
         source = nullcontext(session) if session else sessions.borrow(self._model, prompt, self.cancelled)
         with source as taken, taken.turn(stream, self.cancelled):
             self._cached = taken.common_prefix(self._window.tokens)
-            logits = yield from self._read(taken, self._window.tokens)
-            while logits is not None:
-                token = self._sampler.choose(logits)
+            seen = yield from self._read(taken, self._window.tokens)
+            while seen is not None:
+                token = self._sampler.choose_from(seen.candidates)
                 is_full = len(taken.tokens) == self._model.context_length
-                piece = self._piece(token, logits, is_full)
+                piece = self._piece(token, seen, is_full)
                 if piece.finish_reason:
                     self._remember(taken)
                 yield piece
                 if piece.finish_reason:
                     return
-                logits = yield from self._continue(taken, token)
+                seen = yield from self._continue(taken, token)
             if any(self._texts):
                 self._remember(taken)
             yield Piece("", None, "cancelled", self.stats)
 
     def _continue(self, session: Session, token: int) -> Steps:
-        """The logits after a new token; None if the answer was cancelled."""
+        """A look at the logits after a new token; None if the answer was cancelled."""
         if self._left is None:
-            return (yield Run(session, [token]))
+            return (yield Run(session, [token], self._look))
         left, self._left = self._left, None
         return (yield from self._read(session, left))
 
     def _read(self, session: Session, tokens: Sequence[int]) -> Steps:
-        """Run what the session does not know yet. Returns the last logits; None if it was cancelled."""
+        """Run what the session does not know yet. Returns the last look; None if it was cancelled."""
         known = session.common_prefix(tokens)
         session.rewind(known)
         chunk = self._options.prefill_chunk or len(tokens)
@@ -272,16 +324,20 @@ class Answer:
         try:
             while len(session.tokens) < len(tokens):
                 done = len(session.tokens)
-                logits = yield Run(session, tokens[done : done + chunk])
-                if logits is None:
+                seen = yield Run(session, tokens[done : done + chunk], self._look)
+                if seen is None:
                     return None
                 if self._options.on_prefill:
                     self._options.on_prefill(len(session.tokens) - known, len(tokens) - known)
-            return logits
+            return seen
         finally:
             self.reading = None
 
-    def _piece(self, token: int, logits: Logits, is_full: bool) -> Piece:
+    def _look(self, logits: Row) -> Seen:
+        """Take what the answer needs of logits, which are valid only during this call."""
+        return Seen(self._sampler.look(logits), logits.copy() if self._options.logprobs else None)
+
+    def _piece(self, token: int, seen: Seen, is_full: bool) -> Piece:
         """The piece of a new token. It is the last one if the context is full and cannot be shifted."""
         self._written.append(token)
         self._clock.tick()
@@ -303,15 +359,15 @@ class Answer:
         if reason == "stop" and self._calls.count:
             reason = "tool_calls"
         stats = self.stats if reason else None
-        return Piece(text, token, reason, stats, self._logprob(logits, token), calls)
+        return Piece(text, token, reason, stats, self._logprob(seen.logits, token), calls)
 
     def _shift(self) -> bool:
         """Drop the oldest part of the conversation, if the options and its length allow it."""
         self._left = self._window.shift(self._written)
         return self._left is not None
 
-    def _logprob(self, logits: Logits, token: int) -> TokenLogprob | None:
-        if not self._options.logprobs:
+    def _logprob(self, logits: Row | None, token: int) -> TokenLogprob | None:
+        if logits is None:
             return None
         return token_logprob(logits, token, self._model.tokenizer, self._options.top_logprobs)
 

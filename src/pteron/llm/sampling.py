@@ -88,6 +88,11 @@ class Sampling:
         neutral = self.repetition_penalty == 1 and self.presence_penalty == self.frequency_penalty == 0
         return not neutral and self.penalty_last_n != 0
 
+    @property
+    def changes_logits(self) -> bool:
+        """Whether any token may become more or less probable than others before the filters."""
+        return bool(self.logit_bias) or self.penalizes or self.dry_multiplier > 0
+
 
 def chain(
     options: Sampling,
@@ -160,9 +165,21 @@ class Sampler:
         self._text = list(prompt)
         self._constraint = constraint
         self._steps = chain(sampling, self._text, self._random, breakers, constraint)
+        self._looks_at_all = constraint is not None or sampling.changes_logits
 
     def choose(self, logits: np.ndarray[Any, Any]) -> int:
-        token = self._draw(self.candidates(logits))
+        return self.choose_from(self.look(logits))
+
+    def look(self, logits: np.ndarray[Any, Any]) -> Candidates:
+        """What the choice needs of the logits, as a copy: all tokens, or only the most probable ones."""
+        options = self.sampling
+        if self._looks_at_all or not (options.temperature == 0 or options.top_k):
+            return Candidates.of(logits)
+        return Candidates.likely(logits, options.top_k) if options.temperature else Candidates.best(logits)
+
+    def choose_from(self, seen: Candidates) -> int:
+        """Choose a token from what `look` has seen."""
+        token = self._draw(self._filtered(seen))
         self._text.append(token)
         if self._constraint:
             self._constraint.consume(token)
@@ -175,7 +192,9 @@ class Sampler:
 
     def candidates(self, logits: np.ndarray[Any, Any]) -> Candidates:
         """The tokens that may be drawn next."""
-        left = Candidates.of(logits)
+        return self._filtered(self.look(logits))
+
+    def _filtered(self, left: Candidates) -> Candidates:
         for step in self._steps:
             left = step(left)
         return left

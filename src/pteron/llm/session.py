@@ -5,15 +5,13 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from pteron.errors import PteronError
-from pteron.llm.decoder import Decoder, Segment
+from pteron.llm.decoder import Decoder, Row, Segment
 from pteron.llm.options import Options
 from pteron.llm.session_file import SavedSession, read_session, write_session
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from pteron.llm.generate import Generation, Prompt, Stream
     from pteron.llm.model import LanguageModel
 
-Logits: TypeAlias = np.ndarray[Any, Any]
+T = TypeVar("T")
 
 
 class Session:
@@ -181,23 +179,9 @@ class Session:
                 self._state.copy_from(other._state, self._decoder.positions(more))
                 self.tokens.extend(prompt[known:more])
 
-    def advance(self, tokens: Sequence[int]) -> Logits:
-        """Run more tokens. Returns the logits after them. If it fails, nothing has changed."""
-        logits = self._decoder.logits(tokens, len(self.tokens), self._state)
-        self.tokens.extend(tokens)
-        return logits
-
-    def segment(self, tokens: Sequence[int]) -> Segment:
-        """More tokens, as a part of a call for several sessions."""
-        return Segment(tokens, len(self.tokens), self._state)
-
-
-def advance_together(decoder: Decoder, parts: Sequence[tuple[Session, Sequence[int]]]) -> list[Logits]:
-    """Run more tokens of several sessions in one call. If it fails, nothing has changed."""
-    logits = decoder.logits_many([session.segment(tokens) for session, tokens in parts])
-    for session, tokens in parts:
-        session.tokens.extend(tokens)
-    return logits
+    def segment(self, tokens: Sequence[int], look: Callable[[Row], T]) -> Segment[T]:
+        """More tokens, as a part of a call of the program."""
+        return Segment(tokens, len(self.tokens), self._state, look)
 
 
 def common_length(a: Sequence[int], b: Sequence[int]) -> int:
