@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import pteron
+from pteron.gpu import record_ahead
 from pteron.verifying.walk import poison
 from tests.support import DATA
 from tests.support.faults import InterruptAt, each_line, lock_is_free
@@ -43,6 +44,19 @@ def test_after_an_interrupt_at_any_line_the_next_result_is_right(method):
                 np.testing.assert_array_equal(method(*given[size]), wanted[size])
             count += 1
     assert count > 600, "hardly any line was interrupted: the trace does not see the code"
+    assert lock_is_free(method.device)
+
+
+def test_after_an_interrupt_of_repeated_calls_the_next_result_is_right(method, monkeypatch):
+    """The commands of repeated calls are recorded ahead."""
+    monkeypatch.setattr(record_ahead, "WORTH_RECORDING", 1)
+    given, others = inputs_at(method, LONG), inputs_at(method, LONG)
+    others[0] = others[0] + 1
+    wanted = [method(*given), method(*others)]
+    for _ in each_line(lambda: (method(*given), method(*others))):
+        for inputs, expected in zip((given, others, given), (*wanted, wanted[0]), strict=True):
+            poison(method)
+            np.testing.assert_array_equal(method(*inputs), expected)
     assert lock_is_free(method.device)
 
 

@@ -76,7 +76,7 @@ def test_profiling_does_not_change_a_method(method, device):
     before = method(*inputs)
     held = device.allocated_nbytes
     profile(method, inputs, repeat=1)
-    assert device.record is None
+    assert device.timed is None
     assert device.allocated_nbytes == held
     method.reset()
     for one, other in zip(before, method(*inputs), strict=True):
@@ -87,9 +87,9 @@ def test_a_failed_call_removes_the_stopwatch(method, device):
     with pytest.raises(pteron.InputError):
         profile(method, [np.zeros((1, 999, 8, 16), np.float32)] * 5)
     with pytest.raises(ZeroDivisionError), timing.stopwatch(device):
-        assert device.record is not None
+        assert device.timed is not None
         raise ZeroDivisionError
-    assert device.record is None
+    assert device.timed is None
 
 
 def test_queries_beyond_one_set(device, timestamps, monkeypatch):

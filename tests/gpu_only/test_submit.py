@@ -4,11 +4,13 @@ import asyncio
 import gc
 import os
 import shutil
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import pteron
+from pteron.gpu import record_ahead
 from tests.support import DATA
 
 
@@ -45,6 +47,71 @@ def test_a_third_call_reads_the_oldest_result_first(method, device):
         np.testing.assert_array_equal(one.result()[0], expected)
     assert device.allocations == before, "two staging buffers serve any number of calls"
     assert all(one.done for one in both)
+
+
+@pytest.fixture
+def counted(device, monkeypatch):
+    """Every call is worth recording. The names of the device's functions that were called."""
+    monkeypatch.setattr(record_ahead, "WORTH_RECORDING", 1)
+    names = []
+
+    def note(name):
+        function = getattr(device, name)
+        monkeypatch.setattr(device, name, lambda *given: names.append(name) or function(*given))
+
+    for name in ("submit", "record", "submit_recorded"):
+        note(name)
+    return names
+
+
+def test_repeated_calls_are_recorded_ahead_and_new_shapes_are_not(method, counted):
+    for size in (128, 128, 128, 3, 128, 3, 3, 128, 128):
+        given = inputs_at(method, size)
+        given[0] = given[0] + len(counted)  # new data in the same buffers
+        x = given[0].astype(np.float64)
+        plain = x / np.sqrt((x * x).mean(-1, keepdims=True))
+        counted.append(size)
+        found = method(*given)
+        assert np.allclose(found / plain, (found / plain)[..., :1, :], rtol=1e-3)  # all rows have one weight
+    assert counted == [
+        *(128, "submit"),
+        *(128, "submit", "record"),
+        *(128, "submit_recorded", "record"),
+        *(3, "submit"),
+        *(128, "submit"),
+        *(3, "submit"),
+        *(3, "submit", "record"),
+        *(128, "submit"),
+        *(128, "submit", "record"),
+    ]
+
+
+def test_two_results_under_way_of_calls_that_were_recorded_ahead(method, counted):
+    given = [inputs_at(method, 50) for _ in range(6)]
+    for number, inputs in enumerate(given):
+        inputs[0] = inputs[0] * (number + 1) + number
+    wanted = [method(*inputs) for inputs in given]
+    for (one, other), expected in zip(pairwise(given), pairwise(wanted), strict=True):
+        found = [method.submit(*one), method.submit(*other)]
+        for pending, want in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(pending.result()[0], want)
+    assert "submit_recorded" in counted
+
+
+def test_what_was_recorded_for_a_closed_state_is_dropped(device, counted):
+    with pteron.load(DATA / "sdpa_dyn.pte", device=device) as program:
+        method = program.method()
+        given = inputs_at(method, 2)
+        states = [method.new_state() for _ in range(2)]
+        for state in states:
+            for _ in range(3):
+                method(*given, state=state)
+        assert counted.count("submit_recorded") == 2
+        for state in states:
+            state.close()
+        wanted = method(*given)
+        for found, expected in zip(method(*given), wanted, strict=True):
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_a_dropped_result_does_not_block_later_calls(method, device):

@@ -35,9 +35,14 @@ class Script:
     def new_state(self) -> Any:
         return SimpleNamespace(close=lambda: None)
 
-    def start(self, segment: Segment[Any]) -> Pending[Any]:
+    def row(self, place: int) -> Any:
+        """The logits of the next token, at a place of the script."""
         row = np.zeros(self.vocab_size)
-        row[self.script[segment.position + len(segment.tokens) - self.prompt_length]] = 1
+        row[self.script[place]] = 1
+        return row
+
+    def start(self, segment: Segment[Any]) -> Pending[Any]:
+        row = self.row(segment.position + len(segment.tokens) - self.prompt_length)
         return Pending.ready(segment.look(row))
 
     def logits_many(self, segments: Sequence[Segment[Any]]) -> list[Any]:

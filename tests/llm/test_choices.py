@@ -32,14 +32,14 @@ def test_streams_of_a_batch_read_the_prompt_once(llm: LanguageModel) -> None:
     llm.sessions.close()
     streams = llm.streams(PROMPT, 3, temperature=1.0, seed=5, max_new_tokens=6, eos_token_id=[])
     assert len(llm.encode(PROMPT)) > 2 * MAX_LENGTH
-    runs, logits = [], llm.decoder.logits
+    runs, start = [], llm.decoder.start
     pieces: dict[Stream, list[Piece | Exception]] = {stream: [] for stream in streams}
     batch = Batch(llm)
     for stream in streams:
         batch.add(stream)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            llm.decoder, "logits", lambda tokens, *rest: runs.append(len(tokens)) or logits(tokens, *rest)
+            llm.decoder, "start", lambda segment: runs.append(len(segment.tokens)) or start(segment)
         )
         while len(batch):
             for stream, piece in batch.step():

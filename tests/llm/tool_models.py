@@ -97,9 +97,8 @@ MARKS = {"<tool_call>": False, "</tool_call>": False, "<think>": False, "[TOOL_C
 class LongScript(Script):
     """A script after a prompt of any length. A grammar may make the answer longer than the script."""
 
-    def logits(self, tokens: Sequence[int], position: int, state: Any) -> Any:
+    def row(self, place: int) -> Any:
         row = np.zeros(self.vocab_size)
-        place = position + len(tokens) - self.prompt_length
         row[self.script[min(max(0, place), len(self.script) - 1)]] = 100  # certain, at any temperature
         return row
 

@@ -110,6 +110,6 @@ def launch(
         (executor.buffer(read.tensor, state), read.source, staging.buffer, read.place, read.nbytes)
         for read in used
     ]
-    submission = executor.run(state, before, after)
+    submission = executor.run(state, before, after) if before else executor.run_and_stage(state, after)
     pending.arrives_in(staging, used[-1].place + aligned(used[-1].nbytes, 8), submission)
     return pending

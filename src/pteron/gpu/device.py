@@ -24,6 +24,7 @@ class Buffer(Protocol):
 Pipeline: TypeAlias = Any
 BindGroup: TypeAlias = Any
 Command: TypeAlias = Any  # a dispatch, prepared once by `Device.command`
+Recorded: TypeAlias = Any  # recorded commands, for one `Device.submit_recorded`
 Submission: TypeAlias = Any  # the result of `Device.submit`, to wait for
 Copy: TypeAlias = tuple[Buffer, int, Buffer, int, int]  # source, offset, target, offset, bytes
 
@@ -98,6 +99,16 @@ class Device(Protocol):
         self, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]
     ) -> Submission:
         """Copies, then kernels in one pass, then copies: one encoder, one submit."""
+
+    @property
+    def can_record(self) -> bool:
+        """Whether commands can be recorded now and submitted later."""
+
+    def record(self, commands: Iterable[Command], after: Iterable[Copy]) -> Recorded:
+        """Record kernels and then copies. Nothing runs before `submit_recorded`."""
+
+    def submit_recorded(self, recorded: Recorded) -> Submission:
+        """Submit what was recorded. It can be submitted once."""
 
     def warm_up(self, commands: Iterable[Command]) -> None:
         """Run commands whose drivers may finish the compilation at the first use of a pipeline."""

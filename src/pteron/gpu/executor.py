@@ -237,6 +237,10 @@ class Executor:
             return self.device.submit(before, commands, after)
         return None
 
+    def run_and_stage(self, state: State, after: Sequence[Copy]) -> Submission:
+        """Run, and copy to a staging buffer. The next call may well be the same."""
+        return state.ahead.submit(self.device, self._version, self.commands(state), after)
+
     def close(self) -> None:
         self.staging.close()
         self._owned.free()

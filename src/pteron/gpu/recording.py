@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pteron.gpu.device import Command, Copy, Submission
+from pteron.gpu.device import Command, Copy, Recorded, Submission
 from pteron.ir.dispatch import GPU, Grid
 
 T = TypeVar("T")
@@ -135,6 +135,16 @@ class RecordingDevice:
         self, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]
     ) -> Submission:
         self.events.append(Submit(tuple(before), tuple(commands), tuple(after)))
+
+    @property
+    def can_record(self) -> bool:
+        return False  # the events are the calls as they are submitted
+
+    def record(self, commands: Iterable[Command], after: Iterable[Copy]) -> Recorded:
+        raise NotImplementedError
+
+    def submit_recorded(self, recorded: Recorded) -> Submission:
+        raise NotImplementedError
 
     def warm_up(self, commands: Iterable[Command]) -> None:
         self.submit((), commands, ())

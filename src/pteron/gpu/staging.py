@@ -79,7 +79,8 @@ class StagingPool:
         return staging
 
     def _free(self) -> Staging | None:
-        for staging in self._all:
+        # The last one that was used comes first: then repeated calls are the same, and are recorded ahead.
+        for staging in reversed(self._all):
             if staging.unread is None:
                 return staging
         return self._add() if len(self._all) < IN_FLIGHT else None

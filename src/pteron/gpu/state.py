@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pteron.errors import InputError, PteronError
 from pteron.gpu.buffers import Buffers
 from pteron.gpu.device import BindGroup, Buffer, Command, Copy
+from pteron.gpu.record_ahead import RecordAhead
 from pteron.gpu.staging import read_parts
 from pteron.ir.values import Tensor, ValueId, numel
 from pteron.plan.memory import aligned
@@ -55,6 +56,7 @@ class State:
         self.tensors = executor.graph.states  # of one conversation
         self.closed = False
         self.commands: tuple[int, list[Command]] = (-1, [])  # with the version of the plan they belong to
+        self.ahead = RecordAhead()
         with Buffers(executor.device) as owned:
             self.buffers: dict[ValueId, Buffer] = {
                 tensor.id: owned.storage(aligned(tensor.max_nbytes), f"state {tensor.name}")
@@ -159,6 +161,7 @@ class State:
         with self.executor.device.lock:
             self.closed = True
             self.commands = (-1, [])
+            self.ahead.forget()
             self.groups.clear()
             self.buffers.clear()
             self._owned.free()

@@ -19,7 +19,7 @@ from importlib import import_module, resources
 from typing import Any, TypeVar
 
 from pteron.errors import DeviceError, DeviceLost, InputError, OutOfMemory, PteronError
-from pteron.gpu.device import Command, Copy, Submission
+from pteron.gpu.device import Command, Copy, Recorded, Submission
 from pteron.gpu.web.waiting import run_until_done
 from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, Grid
 
@@ -177,6 +177,16 @@ class WebDevice:
         self, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]
     ) -> Submission:
         return self._gpu.submit(self._copies(before), self._block(b"".join(commands)), self._copies(after))
+
+    @property
+    def can_record(self) -> bool:
+        return False  # JavaScript encodes a call in less time than Python needs to ask for it
+
+    def record(self, commands: Iterable[Command], after: Iterable[Copy]) -> Recorded:
+        raise NotImplementedError
+
+    def submit_recorded(self, recorded: Recorded) -> Submission:
+        raise NotImplementedError
 
     def warm_up(self, commands: Iterable[Command]) -> None:
         """Do nothing: a pipeline of a browser is compiled before it can be used."""

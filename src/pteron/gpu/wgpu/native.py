@@ -114,8 +114,17 @@ def _encode(compute: Any, commands: Iterable[Command]) -> None:
 
 def submit(device: Any, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]) -> Any:
     """Copies, then kernels, then copies: one encoder, one submit. Returns the submission, for `map`."""
+    return submit_recorded(device, record(device, before, commands, after))
+
+
+def record(device: Any, before: Iterable[Copy], commands: Iterable[Command], after: Iterable[Copy]) -> Any:
+    """Record what `submit` does."""
     with _checked:
-        recorded = _record(device._internal, before, commands, after)
+        return _record(device._internal, before, commands, after)
+
+
+def submit_recorded(device: Any, recorded: Any) -> Any:
+    """Submit what was recorded, once. Returns the submission, for `map`."""
     with _checked:
         return _submit(device.queue._internal, 1, ffi.new("WGPUCommandBuffer[1]", [recorded]))
 

@@ -40,7 +40,7 @@ def encode(compute: Any, commands: Iterable[Command]) -> None:
         compute.dispatch_workgroups(x, y, z)
 
 
-def record(encoder: Any, commands: Iterable[Command]) -> None:
+def encode_pass(encoder: Any, commands: Iterable[Command]) -> None:
     compute = encoder.begin_compute_pass()
     encode(compute, commands)
     compute.end()
@@ -51,16 +51,32 @@ def submit(
     before: Iterable[Copy],
     commands: Iterable[Command],
     after: Iterable[Copy],
-    record: Callable[[Any, Iterable[Command]], None] = record,
+    encode_kernels: Callable[[Any, Iterable[Command]], None] = encode_pass,
 ) -> None:
     """Copies, then kernels, then copies: one encoder, one submit."""
+    submit_recorded(device, record(device, before, commands, after, encode_kernels))
+
+
+def record(
+    device: Any,
+    before: Iterable[Copy],
+    commands: Iterable[Command],
+    after: Iterable[Copy],
+    encode_kernels: Callable[[Any, Iterable[Command]], None] = encode_pass,
+) -> Any:
+    """Record what `submit` does."""
     encoder = device.create_command_encoder()
     for copy in before:
         encoder.copy_buffer_to_buffer(*copy)
-    record(encoder, commands)
+    encode_kernels(encoder, commands)
     for copy in after:
         encoder.copy_buffer_to_buffer(*copy)
-    device.queue.submit([encoder.finish()])
+    return encoder.finish()
+
+
+def submit_recorded(device: Any, recorded: Any) -> None:
+    """Submit what was recorded, once."""
+    device.queue.submit([recorded])
 
 
 def write(device: Any, buffer: Any, offset: int, data: Any) -> None:

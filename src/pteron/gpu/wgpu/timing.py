@@ -125,9 +125,9 @@ def stopwatch(device: WgpuDevice) -> Iterator[Stopwatch]:
     """Time the device's calls inside the block. No other code may use the device in this time."""
     with device.lock:
         watch = Stopwatch(device)
-        device.record = watch.record
+        device.timed = watch.record
         try:
             yield watch
         finally:
-            device.record = None
+            device.timed = None
             watch.close()

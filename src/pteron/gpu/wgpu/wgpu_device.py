@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import wgpu
 
 from pteron.errors import DeviceError, OutOfMemory, PteronError
-from pteron.gpu.device import Buffer, BufferMapping, Command, Copy, Submission
+from pteron.gpu.device import Buffer, BufferMapping, Command, Copy, Recorded, Submission
 from pteron.gpu.staging import read_back
 from pteron.gpu.wgpu import native, public
 from pteron.gpu.wgpu.adapters import Adapter, choose
@@ -90,7 +90,7 @@ class WgpuDevice:
                 label="pteron", required_features=sorted(self.features), required_limits=self.limits
             )
         self.calls = native if native.AVAILABLE else public
-        self.record: Callable[[Any, Iterable[Command]], None] | None = None  # set while kernels are timed
+        self.timed: Callable[[Any, Iterable[Command]], None] | None = None  # set while kernels are timed
         self._buffers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._pipelines: dict[str, Any] = {}
         self._layouts: dict[Any, Any] = {}  # of the bind group of each pipeline
@@ -240,9 +240,21 @@ class WgpuDevice:
     ) -> Submission:
         """Copies, then kernels in one pass, then copies: one encoder, one submit."""
         with _run_errors:
-            if self.record is None:
+            if self.timed is None:
                 return self.calls.submit(self._device, before, commands, after)
-            return public.submit(self._device, before, commands, after, self.record)
+            return public.submit(self._device, before, commands, after, self.timed)
+
+    @property
+    def can_record(self) -> bool:
+        return self.timed is None
+
+    def record(self, commands: Iterable[Command], after: Iterable[Copy]) -> Recorded:
+        with _run_errors:
+            return self.calls.record(self._device, (), commands, after)
+
+    def submit_recorded(self, recorded: Recorded) -> Submission:
+        with _run_errors:
+            return self.calls.submit_recorded(self._device, recorded)
 
     def warm_up(self, commands: Iterable[Command]) -> None:
         self.submit((), commands, ())
