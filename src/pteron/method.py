@@ -24,6 +24,7 @@ from pteron.method_info import Memory, describe
 from pteron.plan.dynamic import check_shape, dynamic_dims, explained, refusal
 from pteron.plan.input_uses import index_inputs, input_elements
 from pteron.plan.memory import aligned
+from pteron.plan.rehearsal import rehearse
 from pteron.plan.sweep import LiveGraph
 
 T = TypeVar("T")
@@ -50,6 +51,7 @@ class Method:
         self._indices = index_inputs(self._live)
         self._integer_outputs = [(p.name, p.value) for p in self.graph.outputs if isinstance(p.value, SymInt)]
         dims = dynamic_dims(self.graph, live)
+        rehearse(live, dims)
         self.inputs = tuple(describe(port, dims.get(_id(port), ())) for port in self.graph.inputs)
         self.outputs = tuple(describe(port, dims.get(_id(port), ())) for port in self.graph.outputs)
 

@@ -6,6 +6,7 @@ A filter takes candidates and returns fewer. Probabilities are always those of t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,7 +32,7 @@ class Candidates:
         """All tokens, except those that the model excludes (minus infinity)."""
         wide = logits.astype(np.float64).reshape(-1)
         _check_highest(wide.max())
-        everything = cls(np.arange(len(wide)), wide)
+        everything = cls(_all_tokens(len(wide)), wide)
         return everything if wide.min() > -np.inf else everything.keep(wide > -np.inf)
 
     @classmethod
@@ -70,9 +71,17 @@ class Candidates:
 
     @property
     def probabilities(self) -> Row:
-        powers: Row = np.exp(self.logits - self.logits.max())
+        powers: Row = self.logits - self.logits.max()
+        np.exp(powers, out=powers)  # new memory for a whole vocabulary costs as much as the exponentials
         powers /= powers.sum()
         return powers
+
+
+@lru_cache(maxsize=2)
+def _all_tokens(count: int) -> Tokens:
+    tokens = np.arange(count)
+    tokens.flags.writeable = False  # it is shared
+    return tokens
 
 
 def _check_highest(logit: float) -> None:
