@@ -62,11 +62,8 @@ def _cells(speeds: Speeds, counts: list[int]) -> Iterator[str]:
 
 def _pteron(model: Path, options: argparse.Namespace) -> Speeds:
     with pteron.llm.load(model, segments=max(options.counts)) as llm:
-        runner = ParallelRunner(llm)
-        return {
-            count: runner.measure(count, options.tokens, DEPTH, options.repetitions).per_cpu_second
-            for count in options.counts
-        }
+        rows = ParallelRunner(llm).measure(options.counts, options.tokens, DEPTH, options.repetitions)
+        return {row.conversations: row.per_cpu_second for row in rows}
 
 
 def _llama_cpp(model: Path, gpu: str | None, options: argparse.Namespace) -> Speeds | str:

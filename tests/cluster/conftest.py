@@ -48,6 +48,8 @@ def ray_cluster() -> Iterator[Any]:
 
     ray = pytest.importorskip("ray")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    # Ray gives its workers a low priority. On a busy machine Ray Serve then gives up before they run.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     ray.init(num_cpus=2, include_dashboard=False, object_store_memory=200 << 20, log_to_driver=False)
     yield ray
     ray.shutdown()

@@ -115,12 +115,13 @@ class Segments(Recorder):
         self.calls.append([(segment.position, len(segment.tokens)) for segment in segments])
 
 
-def test_conversations_at_once_share_calls():
+def test_conversations_at_once_share_calls_and_counts_take_turns():
     decoder = Segments()
-    row = ParallelRunner(SimpleNamespace(decoder=decoder)).measure(4, 2, depth=9, repetitions=2)
-    filled, once = [(0, 8), (8, 1)], [[(9, 1)] * 3, [(9, 1)], [(10, 1)] * 3, [(10, 1)]]
-    assert decoder.calls == [*filled * 4, *once, *once, *once]  # filled, warmed up, measured twice
-    assert (row.tokens, len(row.seconds), len(row.cpu_seconds)) == (8, 2, 2)
+    rows = ParallelRunner(SimpleNamespace(decoder=decoder)).measure([1, 4], 2, depth=9, repetitions=2)
+    filled, one = [(0, 8), (8, 1)], [[(9, 1)], [(10, 1)]]
+    four = [[(9, 1)] * 3, [(9, 1)], [(10, 1)] * 3, [(10, 1)]]
+    assert decoder.calls == [*filled * 4, *(one + four) * 3]  # filled, warmed up, measured twice
+    assert [(row.tokens, len(row.seconds), len(row.cpu_seconds)) for row in rows] == [(2, 2, 2), (8, 2, 2)]
 
 
 def test_parallel_tells_ratios_and_the_wait_of_a_new_prompt(model):

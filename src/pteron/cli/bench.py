@@ -129,10 +129,7 @@ def _bench_parallel(
         _check_room(depth + lengths[0], llm.decoder)
         runner = ParallelRunner(llm)
         with steps("measuring") as report:
-            rows = [
-                runner.measure(count, lengths[0], depth, repetitions, partial(report, f"{count} at once"))
-                for count in counts
-            ]
+            rows = runner.measure(counts, lengths[0], depth, repetitions, partial(report, "in turns"))
         arrival = runner.arrival()
         facts = _facts(source.model, llm.program.device, llm.decoder)
     if as_json:

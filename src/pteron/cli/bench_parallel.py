@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -62,33 +62,40 @@ class ParallelRunner:
 
     def measure(
         self,
-        conversations: int,
+        counts: Sequence[int],
         length: int,
         depth: int,
         repetitions: int,
         progress: Callable[[int, int], None] | None = None,
-    ) -> ParallelRow:
-        """Each conversation has read `depth` tokens, and writes `length` more."""
-        row = ParallelRow(conversations, conversations * length)
-        states = [self._decoder.new_state() for _ in range(conversations)]
+    ) -> list[ParallelRow]:
+        """For each count, so many conversations at once: each has read `depth` tokens, and writes `length`.
+
+        The counts take turns, so that a change of the machine's load does not change their ratio.
+        """
+        rows = [ParallelRow(count, count * length) for count in counts]
+        states = [self._decoder.new_state() for _ in range(max(counts))]
         try:
             for state in states:
-                for start in range(0, depth, self._decoder.max_length):
-                    self._decoder.logits(
-                        self._tokens(min(self._decoder.max_length, depth - start)), start, state
-                    )
-            self._write(states, depth, length)  # warm-up: the first call at a shape plans
+                self._read(state, depth)
+            for count in counts:
+                self._write(states[:count], depth, length)  # warm-up: the first call at a shape plans
             for number in range(repetitions):
                 if progress is not None:
                     progress(number, repetitions)
-                wall, cpu = time.perf_counter(), time.process_time()
-                self._write(states, depth, length)
-                row.cpu_seconds.append(time.process_time() - cpu)
-                row.seconds.append(time.perf_counter() - wall)
+                for row in rows:
+                    wall, cpu = time.perf_counter(), time.process_time()
+                    self._write(states[: row.conversations], depth, length)
+                    row.cpu_seconds.append(time.process_time() - cpu)
+                    row.seconds.append(time.perf_counter() - wall)
         finally:
             for state in states:
                 state.close()
-        return row
+        return rows
+
+    def _read(self, state: Any, depth: int) -> None:
+        most = self._decoder.max_length
+        for start in range(0, depth, most):
+            self._decoder.logits(self._tokens(min(most, depth - start)), start, state)
 
     def _write(self, states: list[Any], depth: int, length: int) -> None:
         from pteron.llm.decoder import Segment
