@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from pteron.devices import Device
+from pteron.devices import Device, open_device
+from pteron.gpu.wgpu import wgpu_device
+from pteron.gpu.wgpu.wide import FEATURE as WIDE
 from pteron.llm.gguf.codes import Coded, Codes, code
 from tests.support.rules import Fixed, check_rule
 
@@ -122,10 +124,20 @@ def check_linear(device: Device, weight: Coded, lives: tuple[int, ...], route: s
 
 @pytest.mark.parametrize("route", [None, "subgroup two rows", "subgroup four rows", "subgroup few rows"])
 @pytest.mark.parametrize("form", ["4 bits, minima", "8 bits"])
-def test_a_few_rows(device: Device, form: str, route: str | None) -> None:
+@pytest.mark.parametrize("depth", [96, 192])  # 192: whole blocks of 64
+def test_a_few_rows(device: Device, depth: int, form: str, route: str | None) -> None:
     """Every number of rows, by the kernel for it and by the kernels for more rows."""
-    weight = coded(70, 96, **OTHER_FORMS[form])
+    weight = coded(70, depth, **OTHER_FORMS[form])
     check_linear(device, weight, (9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 2), route)
+
+
+@pytest.mark.parametrize("form", ["4 bits, minima", "8 bits"])
+def test_without_64_bit_integers(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    features = tuple(feature for feature in wgpu_device._FEATURES if feature != WIDE)
+    monkeypatch.setattr(wgpu_device, "_FEATURES", features)
+    narrow = open_device()
+    assert WIDE not in narrow.features
+    check_linear(narrow, coded(70, 128, **OTHER_FORMS[form]), (9, 1, 4, 9))
 
 
 @pytest.mark.parametrize("widths", [(64, 132), (4, 64, 8)])

@@ -18,8 +18,8 @@ accepts only the dtype of that type.
 
 Functions of lib/math.wgsl are added to every kernel that calls them. `//#include name` inserts a file of
 lib/. Lines between `//#if NAME` and `//#end` are kept if the define NAME is true; they may declare bindings.
-Lines between `//#each i N` and `//#end i` are repeated for every i below the define N. This is an unrolled
-loop.
+Lines between `//#each i N` and `//#end i` are repeated for every i below N, which is a define or a number.
+This is an unrolled loop.
 """
 
 from __future__ import annotations
@@ -217,12 +217,13 @@ def _source(
 
 
 def _unroll(text: str, defines: Mapping[str, Define]) -> str:
-    """Repeat the lines between `//#each i N` and `//#end i` as a block for every i below the define N."""
+    """Repeat the lines between `//#each i N` and `//#end i` as a block for every i below N."""
 
     def blocks(match: re.Match[str]) -> str:
         variable, limit, lines = match.groups()
         place = re.compile(rf"\b{variable}\b")
-        return "".join(f"{{\n{place.sub(f'{i}u', lines)}}}\n" for i in range(int(defines[limit])))
+        times = int(limit if limit.isdigit() else defines[limit])
+        return "".join(f"{{\n{place.sub(f'{i}u', lines)}}}\n" for i in range(times))
 
     while _EACH.search(text):
         text = _EACH.sub(blocks, text)

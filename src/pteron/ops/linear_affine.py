@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pteron.ir.rule import (
     WORKGROUP,
+    Define,
     LiveTensor,
     Number,
     Route,
@@ -82,17 +83,23 @@ def product_affine(
             extent, [Offer(ANY, shared.dispatch("linear_affine_any", extent.element_quads()))]
         )
 
+    blocks: dict[str, Define] = {"BITS": weight.bits, "PARTS_PER_GROUP": max(1, weight.group // 32)}
+
     def offer(kind: KernelKind, kernel: str, height: int, width: int) -> Offer:
         """A kernel whose workgroups compute `height` rows and `width` columns."""
         grid = extent.workgroups(height, width)
-        dispatch = shared.dispatch(kernel, grid, ROWS=height, ELEMENT="f32")
+        more = blocks if kernel in ("linear_affine_blocks", "linear_affine_parts") else {}
+        dispatch = shared.dispatch(kernel, grid, ROWS=height, ELEMENT="f32", **more)
         return Offer(kind, dispatch)
 
+    few, several = "linear_affine_few", "linear_affine_subgroup"
+    if suits_blocks(weight):
+        few, several = "linear_affine_blocks", "linear_affine_parts"
     offers = [
-        offer(SUBGROUP_GEMV, "linear_affine_few", 1, SUBGROUP_COLUMNS),
-        offer(SUBGROUP_TWO_ROWS, "linear_affine_few", 2, SUBGROUP_COLUMNS),
-        offer(SUBGROUP_FOUR_ROWS, "linear_affine_few", 4, SUBGROUP_COLUMNS),
-        offer(SUBGROUP_GEMM, "linear_affine_subgroup", 8, SUBGROUP_COLUMNS),
+        offer(SUBGROUP_GEMV, few, 1, SUBGROUP_COLUMNS),
+        offer(SUBGROUP_TWO_ROWS, few, 2, SUBGROUP_COLUMNS),
+        offer(SUBGROUP_FOUR_ROWS, few, 4, SUBGROUP_COLUMNS),
+        offer(SUBGROUP_GEMM, several, 8, SUBGROUP_COLUMNS),
         offer(GEMV, "linear_affine", 1, WORKGROUP),
         offer(LARGE_TILE, "linear_affine_tile", 64, 64),
         offer(SMALL_TILE, "linear_affine_tile", 32, 32),
@@ -108,6 +115,12 @@ def has_whole_groups(weight: AffineWeights) -> bool:
     """Whether rows are whole words and whole groups, which all kernels but `linear_affine_any` need."""
     word = 8 if weight.bits == 8 else 4  # bytes that a kernel loads at once
     return weight.row_bytes % word == 0 and weight.group % 8 == 0 and weight.depth % weight.group == 0
+
+
+def suits_blocks(weight: AffineWeights) -> bool:
+    """Whether a row is whole blocks of 64 codes of one plane, and 32 codes that follow share a scale."""
+    one_plane = weight.bits in (4, 8) and weight.table is None and not weight.signed
+    return one_plane and weight.depth % 64 == 0 and weight.group % 32 == 0 and weight.row_bytes % 32 == 0
 
 
 def suits_teams(weight: AffineWeights) -> bool:

@@ -23,11 +23,13 @@ from pteron.gpu.wgpu import native, public
 from pteron.gpu.wgpu.adapters import Adapter, choose
 from pteron.gpu.wgpu.translate import wgpu_errors
 from pteron.gpu.wgpu.trusted import shader_module
+from pteron.gpu.wgpu.wide import FEATURE as WIDE
+from pteron.gpu.wgpu.wide import widened
 from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, Grid
 
 T = TypeVar("T")
 
-_FEATURES = ("shader-f16", "subgroup", "timestamp-query")
+_FEATURES = ("shader-f16", "subgroup", "timestamp-query", WIDE)
 _LIMITS = (
     "max-buffer-size",
     "max-storage-buffer-binding-size",
@@ -216,7 +218,8 @@ class WgpuDevice:
         ]
         layout = self._device.create_bind_group_layout(label=label, entries=entries)
         pipeline_layout = self._device.create_pipeline_layout(label=label, bind_group_layouts=[layout])
-        module = shader_module(self._device, label, source)
+        text = widened(source) if WIDE in self.features else source
+        module = shader_module(self._device, label, text)
         pipeline = self._device.create_compute_pipeline(
             label=label, layout=pipeline_layout, compute={"module": module, "entry_point": "main"}
         )

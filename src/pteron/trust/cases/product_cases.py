@@ -80,7 +80,7 @@ for group, columns, rows in ((32, 132, ROWS), (6, 12, ROWS), (8, MANY, MANY_ROWS
 case("et_vk.linear_q4gsw_backward.default",
      lambda d, n: [d.x(n, 8), packed_nibbles(d, 8, 520), d.scales(65, 8), 8],
      lambda x, w, s, g: x @ unpacked(w, s, g), sizes=MANY_ROWS)  # fmt: skip
-for group, columns, rows in ((32, 132, ROWS), (6, 12, ROWS), (8, MANY, MANY_ROWS)):
+for group, columns, rows in ((32, 132, ROWS), (16, 12, ROWS), (6, 12, ROWS), (8, MANY, MANY_ROWS)):
     case("et_vk.linear_dq8ca_q4gsw.default",
          lambda d, n, g=group, m=columns: [
              d.x(n, 2 * g), np.full((n, 1), 0.037, np.float32), d.whole(-9, 9, n, 1, dtype=np.int8),
