@@ -24,7 +24,7 @@ from tests.zoo.results import NOT_LOADED, Pair, Result
 from tests.zoo.table import table
 
 ROOT = Path(__file__).parents[2]
-BATCH = 25  # pairs of a model and a mode that share a process
+BATCH = 100  # pairs of a model and a mode that share a process
 
 
 def main() -> None:

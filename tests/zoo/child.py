@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from pteron.devices import Device, open_device
-from tests.zoo import libraries
+from tests.zoo import libraries, speed
 from tests.zoo.exporter import MODES
 from tests.zoo.results import NOT_EXPORTED, TOO_LONG, Result
 from tests.zoo.table import table
@@ -37,10 +37,10 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     logging.disable(logging.WARNING)  # exporters and libraries log much
     libraries.load()
+    speed.up()
     device = open_device()
     results = sys.stdout
     sys.stdout = sys.stderr  # exporters print
-    gc.freeze()  # what is imported stays: exporters make so much garbage that looking at it again is slow
     pairs = map(json.loads, sys.stdin)
     for name, group in itertools.groupby(pairs, key=lambda pair: str(pair[0])):
         for result in try_modes(name, [mode for _, mode in group], device):
@@ -61,6 +61,7 @@ def try_modes(name: str, modes: list[str], device: Device) -> Iterator[Result]:
         except TooLong:
             result = Result(name, mode, TOO_LONG, f"given up after {SECONDS} s of CPU")
         yield result
+        gc.collect()  # between the modes only: see `speed.up`
 
 
 @contextmanager

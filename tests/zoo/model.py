@@ -38,25 +38,28 @@ class Model:
         return Plain(shortened(self.make())).eval()
 
 
-EQUAL_LAYERS = 2  # of a model that are enough to represent it
-
-
 def shortened(module: nn.Module) -> nn.Module:
-    """Leave out layers that equal the layers before them. Exporting a layer takes seconds."""
+    """Leave out layers that equal the layer before them. Exporting a layer takes seconds."""
     for part in list(module.modules()):
         if type(part) is nn.Sequential:
-            kept: list[nn.Module] = []
+            last: Any = None
             for name, layer in list(part.named_children()):
-                if [likeness(other) for other in kept[-EQUAL_LAYERS:]] == [likeness(layer)] * EQUAL_LAYERS:
+                if likeness(layer) != last:
+                    last, seen = likeness(layer), []
+                if shifts(layer) in seen:
                     delattr(part, name)
-                else:
-                    kept.append(layer)
+                seen.append(shifts(layer))
     return module
 
 
 def likeness(layer: nn.Module) -> tuple[str, list[torch.Size]]:
     """What equal layers have in common: all but the values of their weights, and drop rates."""
     return re.sub(r"p(rob)?=[0-9.e-]+", "", repr(layer)), [x.shape for x in layer.state_dict().values()]
+
+
+def shifts(layer: nn.Module) -> list[Any]:
+    """By how much a layer shifts its windows: half of a Swin's layers do it, and `repr` does not show it."""
+    return [part.shift_size for part in layer.modules() if hasattr(part, "shift_size")]
 
 
 class Plain(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import time
 from collections.abc import Callable
 from importlib.metadata import version
@@ -119,10 +120,13 @@ def cpu_seconds(call: Callable[[], Any]) -> float:
     return taken / calls
 
 
-def reason(error: Exception) -> str:
-    """The first lines of an error, joined to one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {' '.join(lines)[:300]}"
+def reason(error: BaseException) -> str:
+    """The first paragraph of the first cause of an error, as one line that is the same in every process."""
+    while error.__cause__ is not None:  # ExecuTorch wraps the errors of its passes
+        error = error.__cause__
+    paragraph = str(error).strip().partition("\n\n")[0]
+    text = re.sub(r" object at 0x[0-9a-f]+", "", " ".join(paragraph.split()))
+    return f"{type(error).__name__}: {text[:300]}"
 
 
 @functools.cache
