@@ -16,6 +16,7 @@ import pteron
 from pteron.cli.commands import app
 from pteron.errors import InputError
 from pteron.extras import MissingExtra
+from pteron.report.inspect import inspect_method, open_file
 from tests.torch_only.export_cases import (
     DYNAMIC,
     LONGEST,
@@ -164,6 +165,19 @@ def test_a_wrong_name_is_explained(tmp_path: Path, name: str, message: str) -> N
     assert sys.path == folders
     assert message in " ".join(result.stderr.replace("│", "").split())
     assert not (factory.parent / "out.pte").exists()
+
+
+def test_a_size_stays_dynamic_when_a_tensor_is_split() -> None:
+    class Gate(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            a, b = x.split(WIDTH // 2, dim=-1)
+            return a * torch.sigmoid(b)
+
+    made = pteron.export(
+        Gate(), (torch.randn(6, WIDTH),), dynamic_shapes=({0: torch.export.Dim("n", max=6)},)
+    )
+    (x,) = inspect_method(open_file(made.buffer), "forward").inputs
+    assert x.dynamic_dims == (0,)
 
 
 def test_a_program_that_the_partitioner_refuses_is_exported_without_it(

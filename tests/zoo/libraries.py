@@ -1,7 +1,7 @@
 """Import the libraries with only their Python parts.
 
-torchvision's wheel brings operators that need the CUDA build of torch. Where they cannot be loaded, its
-import fails because two names are missing. They are declared here. Nothing in the zoo calls them.
+The wheels of torchvision and torchaudio bring operators that need the CUDA build of torch. Where they cannot
+be loaded, the import fails because names are missing. They are declared here. Nothing in the zoo calls them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import sys
 import warnings
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 NMS = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
@@ -35,3 +37,16 @@ def load() -> Any:
     import torchvision
 
     return torchvision
+
+
+@functools.cache
+def load_torchaudio() -> Any:
+    """Import torchaudio without its compiled part."""
+    compiled: Any = ModuleType("torchaudio._extension")
+    compiled._IS_TORCHAUDIO_EXT_AVAILABLE = False
+    compiled.fail_if_no_align = lambda function: function
+    sys.modules[compiled.__name__] = compiled
+    import torchaudio
+    import torchaudio.models
+
+    return torchaudio

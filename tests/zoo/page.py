@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.zoo.exporter import MODES
-from tests.zoo.results import EQUAL, NOT_EXPORTED, NOT_LOADED, TOO_LONG, Result
+from tests.zoo.results import EQUAL, FROZEN, NOT_EXPORTED, NOT_LOADED, TOO_LONG, Result
 from tests.zoo.table import table
 
 PATH = Path(__file__).parents[2] / "docs" / "models.md"
@@ -16,8 +16,8 @@ PATH = Path(__file__).parents[2] / "docs" / "models.md"
 HEAD = """\
 # Models
 
-Models of torchvision, timm, transformers and diffusers, with random weights and mostly in small
-configurations. Each is exported in several ways, loaded by Pteron, run at several live sizes, and compared
+Models of torchvision, torchaudio, timm, transformers and diffusers, and a few of torch's own layers, with random
+weights and mostly in small configurations. Equal layers that follow each other are reduced to one. Each is exported in several ways, loaded by Pteron, run at several live sizes, and compared
 with torch. The results are in `tests/zoo/results.jsonl`, with the versions of all packages. `make zoo` adds
 the missing results and writes this page.
 
@@ -26,7 +26,8 @@ the missing results and writes this page.
   runs at every size in turn, in memory that is filled with NaN before each call.
 - **Worst error**: the largest difference from torch, relative to the largest element of the output.
 - **CPU**: the process CPU of a call, relative to torch's on one thread, on a software adapter. It says how
-  far the emulated GPU is from native code, not how fast a real one is.
+  far the emulated GPU is from native code, not how fast a real one is. The machine was busy with other work
+  while these results were made, and the kernels have changed since: read it as a rough number.
 """
 
 MENDED = """
@@ -42,6 +43,9 @@ Stock ExecuTorch refuses these programs. `pteron.export` changes them so that it
   the module and also an attribute of a cache object. torch.export finds it through the object and takes
   it for a constant. ExecuTorch then fails because the program writes it: "expected compiled_fn to be
   GraphModule". Constants that are buffers become these buffers.
+- **Tensors that are split** (gMLP, DeepSeek-V3). While ExecuTorch checks dtypes, it asks for the length of a
+  list of tensors, and by mistake takes that of the first tensor in it. This makes a dynamic size a constant,
+  without an error: the file runs at one size only (*frozen size*). Such operators are not checked.
 - **Programs that the partitioner refuses** ("Cannot add value for list [s21, 8, 1, 1]", errors in its
   passes): they are written without a delegate. Pteron runs them on the GPU all the same.
 
@@ -114,12 +118,12 @@ def _outcome(result: Result) -> str:
 
 def not_exported(results: list[Result]) -> str:
     """The models that torch.export or ExecuTorch refuses. The same reason is written once."""
-    refused = [r for r in results if r.outcome in (NOT_EXPORTED, TOO_LONG)]
+    refused = [r for r in results if r.outcome in (NOT_EXPORTED, FROZEN, TOO_LONG)]
     if not refused:
         return ""
     lines = [
-        "\n## What the exporter cannot do\n\nThere is no file in these cases. The reasons are torch.export's "
-        "and ExecuTorch's.\n\n| model | modes | reason |\n|---|---|---|\n"
+        "\n## What the exporter cannot do\n\nThere is no file in these cases, or its dynamic size is a constant "
+        "(*frozen size*). The reasons are torch.export's and ExecuTorch's.\n\n| model | modes | reason |\n|---|---|---|\n"
     ]
     for name, group in groupby(refused, lambda r: r.model):
         by_reason: dict[str, list[str]] = defaultdict(list)

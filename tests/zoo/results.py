@@ -17,6 +17,7 @@ EQUAL = "equal"  # to torch, at every size
 WRONG = "wrong"
 NOT_LOADED = "not loaded"
 NOT_EXPORTED = "not exported"  # by torch.export or ExecuTorch
+FROZEN = "frozen size"  # equal to torch, but the exporter made the dynamic size a constant
 TOO_LONG = "too long"  # the exporter took more than the time limit
 
 Pair = tuple[str, str]  # a model and a mode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from tests.zoo import diffusion, images, text
+from tests.zoo import audio, diffusion, images, plain, text
 from tests.zoo.model import Model
 
 # A dozen small ones of every kind, for `make test`, in modes that ExecuTorch can export them in.
@@ -40,7 +40,7 @@ LONGER = {
 
 @functools.cache
 def table() -> dict[str, Model]:
-    listed = [*images.models(), *text.models(), *diffusion.models()]
+    listed = [*images.models(), *text.models(), *diffusion.models(), *audio.models(), *plain.models()]
     by_name = {model.name: model for model in listed}
     assert len(by_name) == len(listed), "a model stands in the table twice"
     return by_name

@@ -17,10 +17,11 @@ from pteron.devices import Device
 from pteron.verifying.walk import poison
 from tests.zoo.exporter import Exporter, Mode
 from tests.zoo.model import Model
-from tests.zoo.results import EQUAL, NOT_EXPORTED, NOT_LOADED, WRONG, Result
+from tests.zoo.results import EQUAL, FROZEN, NOT_EXPORTED, NOT_LOADED, WRONG, Result
 
 # The largest difference from torch that passes, relative to the largest element of an output.
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 6e-2, torch.float16: 2e-2}
+EXPORTER_FROZE = "The exporter made this size a constant"  # a part of an error of Pteron
 TIMED = 0.2  # seconds of CPU: this clock advances in steps while the child's time limit is set
 
 
@@ -49,16 +50,16 @@ class Trial:
             except pteron.PteronError as error:
                 return result(NOT_LOADED, reason(error))
             try:
-                worst = max(self.compare(method, size) for size in self.sizes(mode))
+                worst = self.compare(method, self.model.largest)
+                worst = max([worst, *(self.compare(method, size) for size in self.sizes(mode))])
             except (pteron.PteronError, Mismatch) as error:
-                return result(WRONG, reason(error))
+                return result(FROZEN if EXPORTER_FROZE in str(error) else WRONG, reason(error))
             ratio = cpu_ratio(self.model, self.module, method)
         return result(EQUAL, worst=float(f"{worst:.1e}"), ratio=round(ratio, 2))
 
     def sizes(self, mode: Mode) -> tuple[int, ...]:
-        """The live sizes to run, in this order."""
-        largest = self.model.largest
-        return (*self.model.sizes, largest) if mode.dynamic else (largest,)
+        """The live sizes to run after the largest, in this order."""
+        return (*self.model.sizes, self.model.largest)[1:] if mode.dynamic else ()
 
     def compare(self, method: Any, size: int) -> float:
         """The largest difference from torch at one live size, on poisoned memory."""

@@ -22,7 +22,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pteron.exporting.fusible import rewritten
-from pteron.exporting.mending import join_buffers, unchanged_numbers
+from pteron.exporting.mending import join_buffers, sizes_stay_dynamic, unchanged_numbers
 from pteron.lower.port_names import ENTRY, is_name
 
 Reasons = dict[str, set[str]]  # why an operator was not delegated, by its name without overload
@@ -78,7 +78,7 @@ def _lower_program(program: Any, options: dict[str, Any] | None, constant_method
         remember_patterns()
         partitioner = [VulkanPartitioner(options)]
     program = rewritten(program, delegated=partitioner is not None)
-    with skip_reasons() as reasons:
+    with skip_reasons() as reasons, sizes_stay_dynamic():
         edge = to_edge_transform_and_lower(
             program, partitioner=partitioner, constant_methods=constant_methods
         )
