@@ -16,10 +16,11 @@ PATH = Path(__file__).parents[2] / "docs" / "models.md"
 HEAD = """\
 # Models
 
-Models of torchvision, torchaudio, timm, transformers and diffusers, and a few of torch's own layers, with random
-weights and mostly in small configurations. Equal layers that follow each other are reduced to one. Each is exported in several ways, loaded by Pteron, run at several live sizes, and compared
-with torch. The results are in `tests/zoo/results.jsonl`, with the versions of all packages. `make zoo` adds
-the missing results and writes this page.
+Models of torchvision, torchaudio, timm, transformers and diffusers, and small networks of torch's own layers,
+with random weights and mostly in small configurations. Of equal layers in a row, one is kept. Each model is
+exported in several ways, loaded by Pteron, run at several live sizes, and compared with torch. The results
+are in `tests/zoo/results.jsonl`, with the versions of all packages. `make zoo` adds the missing results and
+writes this page.
 
 - **Mode**: *vulkan* is stock ExecuTorch with its `VulkanPartitioner`, *portable* is stock ExecuTorch without
   a partitioner, *pteron* is `pteron.export`. *dynamic*: the batch or the length may vary, and the program
@@ -122,8 +123,9 @@ def not_exported(results: list[Result]) -> str:
     if not refused:
         return ""
     lines = [
-        "\n## What the exporter cannot do\n\nThere is no file in these cases, or its dynamic size is a constant "
-        "(*frozen size*). The reasons are torch.export's and ExecuTorch's.\n\n| model | modes | reason |\n|---|---|---|\n"
+        "\n## What the exporter cannot do\n\nThere is no file in these cases, or its dynamic size is a "
+        "constant (*frozen size*). The reasons are torch.export's and ExecuTorch's.\n\n"
+        "| model | modes | reason |\n|---|---|---|\n"
     ]
     for name, group in groupby(refused, lambda r: r.model):
         by_reason: dict[str, list[str]] = defaultdict(list)

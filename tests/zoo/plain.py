@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn.functional import interpolate, log_softmax
 
 from tests.zoo.audio import noise
 from tests.zoo.model import BATCH, Inputs, Model, image
@@ -62,7 +62,7 @@ class Prototypes(nn.Module):
         self.points = nn.Parameter(torch.randn(5, 8))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.log_softmax(-torch.cdist(self.encode(x), self.points), dim=-1)
+        return log_softmax(-torch.cdist(self.encode(x), self.points), dim=-1)
 
 
 class Distances(nn.Module):
@@ -85,8 +85,8 @@ class Resampling(nn.Module):
         self.mix = nn.Conv2d(3, 4, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        small = F.interpolate(x, size=(14, 18), mode=self.mode, antialias=self.antialias)
-        return F.interpolate(self.mix(small), size=(32, 32), mode=self.mode)
+        small = interpolate(x, size=(14, 18), mode=self.mode, antialias=self.antialias)
+        return interpolate(self.mix(small), size=(32, 32), mode=self.mode)
 
 
 def transformer() -> nn.Module:
