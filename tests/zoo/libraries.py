@@ -34,19 +34,22 @@ def load() -> Any:
         for name in ("nms", "qnms"):
             library.define(name + NMS)
         load.__dict__["library"] = library  # which forgets its names when it is collected
+    without_compiled_torchaudio()
     import torchvision
 
     return torchvision
 
 
-@functools.cache
 def load_torchaudio() -> Any:
-    """Import torchaudio without its compiled part."""
+    load()
+    import torchaudio.models
+
+    return torchaudio
+
+
+def without_compiled_torchaudio() -> None:
+    """Let torchaudio, which transformers imports where it is installed, be imported without its compiled part."""
     compiled: Any = ModuleType("torchaudio._extension")
     compiled._IS_TORCHAUDIO_EXT_AVAILABLE = False
     compiled.fail_if_no_align = lambda function: function
     sys.modules[compiled.__name__] = compiled
-    import torchaudio
-    import torchaudio.models
-
-    return torchaudio
