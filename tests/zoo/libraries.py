@@ -48,7 +48,7 @@ def load_torchaudio() -> Any:
 
 
 def without_compiled_torchaudio() -> None:
-    """Let torchaudio, which transformers imports where it is installed, be imported without its compiled part."""
+    """Transformers imports torchaudio, too, where it is installed."""
     compiled: Any = ModuleType("torchaudio._extension")
     compiled._IS_TORCHAUDIO_EXT_AVAILABLE = False
     compiled.fail_if_no_align = lambda function: function

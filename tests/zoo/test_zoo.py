@@ -11,7 +11,7 @@ from tests.zoo import results
 from tests.zoo.exporter import MODES
 from tests.zoo.results import EQUAL, NOT_EXPORTED, Result
 from tests.zoo.table import LONGER, SMALL, table
-from tests.zoo.trial import Trial
+from tests.zoo.trial import Trial, reason
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,13 @@ def test_results_are_written_in_order_and_read_again(tmp_path: Path) -> None:
     ]
     results.write(kept, path)
     assert list(results.read(path).values()) == sorted(kept, key=lambda r: (r.model, r.mode))
+
+
+def test_the_reason_is_the_first_cause_in_one_line() -> None:
+    try:
+        try:
+            raise ValueError("mode <Mode object at 0x7f00> from\n input 0\n\nallocated at: ...")
+        except ValueError as cause:
+            raise RuntimeError("a pass failed") from cause
+    except RuntimeError as error:
+        assert reason(error) == "ValueError: mode <Mode> from input 0"
