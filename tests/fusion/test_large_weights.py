@@ -1,4 +1,4 @@
-"""A linear layer whose weight is too large for one binding is computed in parts."""
+"""A linear layer or a convolution whose weight is too large for one binding is computed in parts."""
 
 from __future__ import annotations
 
@@ -25,4 +25,20 @@ def test_parts_of_a_large_weight(
     calls = eager(module, [(torch.randn(2, n, 12),) for n in (9, 2, 1, 9)])
     names = Counter(node.name for node in check_file(device, program, calls, 1e-4, 1e-5).nodes)
     assert names["aten.linear.default"] == 3
+    assert names["aten.cat.default"] == 1
+
+
+@pytest.mark.parametrize("partitioner", [True, False], ids=["delegated", "outside"])
+def test_parts_of_a_large_convolution(
+    device: Device, monkeypatch: pytest.MonkeyPatch, partitioner: bool
+) -> None:
+    monkeypatch.setattr(large_weights, "LARGEST_NBYTES", 5 * 9 * 4 * 12)  # 12 channels
+    torch.manual_seed(0)
+    grouped = torch.nn.Conv2d(30, 60, 3, groups=2)  # too large, but not split
+    module = torch.nn.Sequential(torch.nn.Conv2d(5, 30, 3), torch.nn.ReLU(), grouped).eval()
+    live = torch.export.Dim("n", min=1, max=3)
+    program = export(module, (torch.randn(3, 5, 8, 7),), ({0: live},), partitioner=partitioner)
+    calls = eager(module, [(torch.randn(n, 5, 8, 7),) for n in (3, 1, 2, 3)])
+    names = Counter(node.name for node in check_file(device, program, calls, 1e-4, 1e-5).nodes)
+    assert names["pteron.packed_convolution"] == 3 + 1
     assert names["aten.cat.default"] == 1

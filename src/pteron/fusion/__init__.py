@@ -23,10 +23,10 @@ from pteron.ir.values import Graph
 PASSES: Mapping[str, Callable[[Graph], Graph]] = {
     "spelled_attention": spelled_attention.fuse,
     "linear_weights": linear_weights.fuse,
-    "packed_convolutions": packed_convolutions.fuse,
     "dequantized_weights": dequantized_weights.fuse,
     "sibling_linears": sibling_linears.fuse,
     "large_weights": large_weights.fuse,
+    "packed_convolutions": packed_convolutions.fuse,
     "add_rms_norm": add_rms_norm.fuse,
     "rotary_cache": rotary_cache.fuse,
     "chains": chains.fuse,

@@ -26,7 +26,8 @@ def rebuild(graph: Graph, replacements: Mapping[int, Replacement | Sequence[Repl
     nodes: list[Node] = []
     for node in graph.nodes:
         if node.index in new:
-            nodes.extend(_node(len(nodes) + i, each) for i, each in enumerate(new[node.index]))
+            for each in new[node.index]:
+                nodes.append(_node(len(nodes), each))
         elif node.index not in gone:
             nodes.append(replace(node, index=len(nodes)))
     return replace(graph, nodes=nodes)

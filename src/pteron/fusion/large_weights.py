@@ -1,7 +1,8 @@
-"""Split a linear layer whose weight is too large for one binding into several layers.
+"""Split a linear layer or a convolution whose weight is too large for one binding into several layers.
 
-An example is the first fully connected layer of VGG: 411 MB. The parts of the weight are regions of the file,
-so nothing is copied. The results are the same: each output column depends on one row of the weight.
+An example is the first fully connected layer of VGG: 411 MB. timm writes it as a convolution. The parts of
+the weight are regions of the file, so nothing is copied. The results are the same: each output column, or
+channel, depends on one row of the weight.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ LARGEST_NBYTES = 128 << 20
 
 # Of each operator: the arguments whose first dimension is the output columns. The weight comes first.
 BY_COLUMN = {
+    "aten.convolution.default": ("weight", "bias"),
+    "et_vk.conv_with_clamp.default": ("weight", "bias"),
     "aten.linear.default": ("weight", "bias"),
     "pteron.linear_affine.default": ("weights", "scales", "bias"),
     "pteron.linear_int8": ("weights", "scales", "zeros", "bias"),
@@ -34,29 +37,40 @@ def _is_too_large(node: Node) -> bool:
     constants = _by_column(node)
     if not constants or constants[0].max_nbytes <= LARGEST_NBYTES:
         return False
+    if _is_convolution(node) and (_arg(node, "transposed") or _arg(node, "groups") != 1):
+        return False  # the first dimension is not the output channels, or a part would need a part of x
     columns = constants[0].max_shape[:1]
     return all(can_take_rows(tensor) and tensor.max_shape[:1] == columns for tensor in constants)
 
 
 def _by_column(node: Node) -> list[Tensor]:
-    names = BY_COLUMN.get(node.name, ())
-    args = (node.args[node.op.parameters.index(name)] for name in names)
+    args = (_arg(node, name) for name in BY_COLUMN.get(node.name, ()))
     return [arg for arg in args if isinstance(arg, Tensor)]
 
 
+def _is_convolution(node: Node) -> bool:
+    return "groups" in node.op.parameters
+
+
+def _arg(node: Node, name: str) -> Arg:
+    return node.args[node.op.parameters.index(name)]
+
+
 def _parts(graph: Graph, node: Node) -> Iterator[Replacement]:
-    """A linear layer for each part of the columns, and the concatenation of their outputs."""
+    """A layer for each part of the columns, and the concatenation of their outputs."""
     *read, out = node.args
     assert isinstance(out, Tensor)
     constants = _by_column(node)
     columns = constants[0].max_shape[0]
     count = -(-constants[0].max_nbytes // LARGEST_NBYTES)
     step = -(-columns // (4 * count)) * 4  # kernels compute four columns at a time
+    dim = 1 if _is_convolution(node) else len(out.max_shape) - 1
     outs: list[Arg] = []
     for first in range(0, columns, step):
         rows = range(first, min(first + step, columns))
         part = {t.id: constant_rows(graph, t, rows) for t in constants}
         args = [part.get(arg.id, arg) if isinstance(arg, Tensor) else arg for arg in read]
-        outs.append(graph.tensor(out.dtype, (*out.max_shape[:-1], len(rows)), f"{out.name}.{first}"))
+        shape = (*out.max_shape[:dim], len(rows), *out.max_shape[dim + 1 :])
+        outs.append(graph.tensor(out.dtype, shape, f"{out.name}.{first}"))
         yield Replacement(node.name, (*args, outs[-1]), (node,))
-    yield Replacement("aten.cat.default", (tuple(outs), -1, out), (node,))
+    yield Replacement("aten.cat.default", (tuple(outs), dim, out), (node,))
