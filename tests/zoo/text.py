@@ -129,7 +129,6 @@ VISION: dict[str, dict[str, Any]] = {
     "DeiTModel": {},
     "Dinov2Model": {"mlp_ratio": 2},
     "ViTModel": {},
-    "ViTMAEModel": {"mask_ratio": 0.0},
     "ViTMSNModel": {},
     "SiglipVisionModel": {},
     "CLIPVisionModel": {},
@@ -182,6 +181,9 @@ def models() -> Iterator[Model]:
             (0,),
             (3, 2),
         )
+    yield Model(
+        "transformers/ViTMAEModel", "transformers", masked_autoencoder, pixels_and_noise, (0, 0), (3, 2)
+    )
     for name, more in ENCODER_DECODERS.items():
         make = functools.partial(encoder_decoder, name, {**TINY, **more})
         yield Model(f"transformers/{name}", "transformers", make, source_and_target, (1, None), LENGTHS)
@@ -242,6 +244,16 @@ def words_and_positions(n: int) -> Inputs:
 
 def pixels(n: int) -> Inputs:
     return (torch.randn(n, 3, 32, 32, generator=torch.Generator().manual_seed(n)),)
+
+
+def masked_autoencoder() -> nn.Module:
+    """It orders the patches by noise, which is an input here, so that the result is not random."""
+    options = {**TINY, "image_size": 32, "patch_size": 8, "mask_ratio": 0.5}
+    return Calling(made("ViTMAEModel", options), ("pixel_values", "noise"))
+
+
+def pixels_and_noise(n: int) -> Inputs:
+    return (*pixels(n), torch.rand(n, 16, generator=torch.Generator().manual_seed(n)))
 
 
 def source_and_target(n: int) -> Inputs:
