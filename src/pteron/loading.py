@@ -54,6 +54,7 @@ def load(
     max_nodes: int = MAX_NODES,
     kv_dtype: str | None = None,
     segments: int | Batching | None = None,
+    progress: Callable[[float, str], None] | None = None,
 ) -> Program:
     """Load a `.pte` program onto a GPU.
 
@@ -71,6 +72,8 @@ def load(
             the file.
         segments: The largest number of sequences that one call may run (see `SegmentedMethod.submit_many`).
             Each of them has its own KV caches. `Batching` has more options.
+        progress: A function that is called while a method is loaded, at its first use, with the finished
+            share of the kernels (0 to 1) and the name of the step.
 
     Returns:
         The program. It owns GPU memory until `close()`, or until the end of a `with` block.
@@ -91,10 +94,10 @@ def load(
     lowered = _lower(source, paths, _Options(fuse, tune, choice, max_nodes, kv_dtype, segments))
     with _closed_on_failure(lowered.file):
         if device is not None and not isinstance(device, (str, int, Adapter)):
-            return _program(lowered, device, owns_device=False)
+            return _program(lowered, device, owns_device=False, progress=progress)
         opened = open_device(device)
         with _closed_on_failure(opened):
-            return _program(lowered, opened, owns_device=True)
+            return _program(lowered, opened, owns_device=True, progress=progress)
 
 
 async def load_async(
@@ -171,7 +174,12 @@ def _lower_file(file: ProgramFile, source: Any, paths: list[Any], options: _Opti
     return _Lowered(file, graphs, source, paths, options)
 
 
-def _program(lowered: _Lowered, device: Device, owns_device: bool) -> Program:
+def _program(
+    lowered: _Lowered,
+    device: Device,
+    owns_device: bool,
+    progress: Callable[[float, str], None] | None = None,
+) -> Program:
     choice, tuner = _measurements(device, lowered.options)
     origin = partial(_origin, lowered.source, lowered.paths, vars(lowered.options))
     known = None if device.adapter is None else examined.read(device.adapter)
@@ -183,6 +191,7 @@ def _program(lowered: _Lowered, device: Device, owns_device: bool) -> Program:
         choice=choice,
         wrong=known.wrong if known else None,
         tuner=tuner,
+        progress=progress,
         origin=origin,
     )
     _tell_wrong_routes(program)

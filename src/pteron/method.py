@@ -57,7 +57,7 @@ class Method:
 
     def open_on(self, live: LiveGraph, device: Device, weights: Placement) -> None:
         """Create everything that the method needs on a device. States of an earlier device are lost."""
-        executor = Executor(live, device, weights)
+        executor = Executor(live, device, weights, getattr(self.program, "progress", None))
         try:
             spare = State(executor)
             executor.warm_up(spare)

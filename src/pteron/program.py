@@ -56,6 +56,7 @@ class Program:
         choice: Choice | None = None,
         wrong: WrongRoutes | None = None,
         tuner: Tuner | None = None,
+        progress: Callable[[float, str], None] | None = None,
         origin: Callable[[Any], tuple[Callable[..., Program], tuple[Any, ...]]] | None = None,
     ) -> None:
         """Call `pteron.load` instead.
@@ -69,6 +70,7 @@ class Program:
         self._choice = choice
         self._wrong = wrong
         self._tuner = tuner
+        self.progress = progress  # is told how much of a method is compiled
         self._origin = origin
         self._planned = _plan_all(graphs, device.route_features, choice, wrong)
         self._weights = Placement(device, host.convert_constant)

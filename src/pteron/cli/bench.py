@@ -98,10 +98,16 @@ def _bench_alone(
         raise typer.BadParameter("nothing to measure: -p and -n are both 0")
     gpu = open_device(source.device)
     try:
-        with loading_bar(source.model, gpu):
-            program = load(source.model, data_path=source.data, device=gpu, kv_dtype=source.kv_dtype.value)
-        with program:
+        with loading_bar(source.model, gpu) as told:
+            program = load(
+                source.model,
+                data_path=source.data,
+                device=gpu,
+                kv_dtype=source.kv_dtype.value,
+                progress=told,
+            )
             decoder = Decoder(program)
+        with program:
             _check_room(depth + max(length for _, length in tests), decoder)
             rows = []
             with steps("measuring") as report:

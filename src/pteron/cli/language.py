@@ -79,7 +79,7 @@ def opened(source: ModelSource) -> Iterator[LanguageModel]:
     model = ready(source.model, source.context)
     device = open_device(source.device)
     try:
-        with loading_bar(model, device):
+        with loading_bar(model, device) as report:
             llm = pteron.llm.load(
                 model,
                 tokenizer=source.tokenizer,
@@ -89,6 +89,7 @@ def opened(source: ModelSource) -> Iterator[LanguageModel]:
                 kv_dtype=source.kv_dtype.value,
                 segments=source.segments,
                 kv_memory=source.kv_memory,
+                progress=report,
             )
         with llm:
             yield llm

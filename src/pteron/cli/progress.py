@@ -55,8 +55,11 @@ def conversion_bar() -> Iterator[Callable[[float, str], None]]:
 
 
 @contextmanager
-def loading_bar(model: Path, device: Any) -> Iterator[None]:
-    """Show how many bytes are on the GPU, as counted by the device, while the block runs."""
+def loading_bar(model: Path, device: Any) -> Iterator[Callable[[float, str], None]]:
+    """Show how many bytes are on the GPU, as counted by the device, while the block runs.
+
+    The function that the block gets shows the current step and its finished share, too.
+    """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     console = progress_console()
@@ -73,7 +76,7 @@ def loading_bar(model: Path, device: Any) -> Iterator[None]:
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
         try:
-            yield
+            yield lambda share, what: progress.update(task, description=f"{model.name}, {what}: {share:.0%}")
         finally:
             done.set()
             watcher.join()

@@ -110,8 +110,11 @@ class Device(Protocol):
     def submit_recorded(self, recorded: Recorded) -> Submission:
         """Submit what was recorded. It can be submitted once."""
 
-    def warm_up(self, commands: Iterable[Command]) -> None:
-        """Run commands whose drivers may finish the compilation at the first use of a pipeline."""
+    def warm_up(self, commands: Sequence[Command], done: Callable[[int], None] | None = None) -> None:
+        """Run commands whose drivers may finish the compilation at the first use of a pipeline.
+
+        `done` is told how many are finished.
+        """
 
     def map(self, staging: Buffer, nbytes: int, submission: Submission) -> BufferMapping:
         """Map the first bytes of a staging buffer for reading, after a submission."""

@@ -6,7 +6,7 @@ encodes the commands of the current plan, and submits once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -27,6 +27,9 @@ from pteron.plan.sweep import LiveGraph, NodePlan
 # The target of a binding: ("uniform", offset, nbytes), or ("storage", a tensor's id or (node, scratch)).
 Source: TypeAlias = tuple[Any, ...]
 Compiled: TypeAlias = tuple[kernels.Kernel, str, Pipeline]  # a kernel, its shader text, and its pipeline
+
+Progress: TypeAlias = Callable[[float, str], None]  # the finished share (0 to 1), and the name of the step
+COMPILING = "compiling kernels"
 
 
 @dataclass(slots=True, eq=False)
@@ -55,13 +58,17 @@ class Launch:
 class Executor:
     """The GPU resources of a method."""
 
-    def __init__(self, live: LiveGraph, device: Device, weights: Placement) -> None:
+    def __init__(
+        self, live: LiveGraph, device: Device, weights: Placement, progress: Progress | None = None
+    ) -> None:
+        """progress: is told the share of the kernels that are compiled. Half of the work is in `warm_up`."""
         self.live = live
         self.graph = live.graph
         self.results = self.graph.results
         self.reads: tuple[Any, Any] = (None, {})  # the last plan of reads, and the shapes that it is for
         self.layout = live.layout
         self.device = device
+        self._progress = progress
         self.weights = weights
         self.memory = plan_memory(self.graph, self.layout, live.scratch())
         self.params = Parameters(device.uniform_alignment)
@@ -94,6 +101,7 @@ class Executor:
 
     def _make_sites(self) -> None:
         known: dict[tuple[int, str, int], Compiled] = {}  # thirty equal layers have the same kernels
+        total = self._count_kernels()
         for node, routes in zip(self.graph.nodes, self.live.routes, strict=True):
             form = self.live.form(node.index)
             for route in routes:
@@ -101,9 +109,21 @@ class Executor:
                     key = (form, route.name, number)
                     if key not in known:
                         known[key] = self._compile(dispatch)
+                        if self._progress:
+                            self._progress(len(known) / total / 2, COMPILING)
                     site = self._make_site(dispatch, known[key], node.index, f"{node.label}, {route.name}")
                     self.sites.append(site)
                     self._site_of[node.index, route.name, number] = site
+
+    def _count_kernels(self) -> int:
+        return len(
+            {
+                (self.live.form(node), route.name, number)
+                for node, routes in enumerate(self.live.routes)
+                for route in routes
+                for number in range(len(route.dispatches))
+            }
+        )
 
     def _compile(self, dispatch: Dispatch) -> Compiled:
         kernel = kernels.load(dispatch.kernel, dispatch.defines)
@@ -158,7 +178,15 @@ class Executor:
         once = {site.pipeline: state.groups[site] if site.uses_state else site.group for site in self.sites}
         if once:
             commands = [self.device.command(pipeline, group, (1, 1, 1)) for pipeline, group in once.items()]
+            self._warm_up(commands)
+
+    def _warm_up(self, commands: list[Command]) -> None:
+        progress = self._progress
+        if progress is None:
             self.device.warm_up(commands)
+            return
+        self.device.warm_up(commands, lambda count: progress(0.5 + count / len(commands) / 2, COMPILING))
+        progress(1.0, COMPILING)
 
     def start(self) -> None:
         """Write the parameters of the plan at the largest shape."""

@@ -146,7 +146,7 @@ class RecordingDevice:
     def submit_recorded(self, recorded: Recorded) -> Submission:
         raise NotImplementedError
 
-    def warm_up(self, commands: Iterable[Command]) -> None:
+    def warm_up(self, commands: Sequence[Command], done: Callable[[int], None] | None = None) -> None:
         self.submit((), commands, ())
 
     def map(self, staging: Any, nbytes: int, submission: Submission) -> Zeros:

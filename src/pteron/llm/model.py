@@ -29,6 +29,7 @@ from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker
 from pteron.llm.tools import TemplateTurns, ToolError, ToolUse, family_of
 from pteron.loading import load as load_program
 from pteron.loading import portable_source
+from pteron.notebook_bar import NotebookBar
 from pteron.segments.graph import Batching
 
 
@@ -64,8 +65,8 @@ def load(
             the KV caches of all of them is taken at load. A program that mixes the tokens of a call runs one
             conversation at a time.
         kv_memory: The most bytes for these KV caches. If they are not enough, there are fewer segments.
-        progress: A function that is called during a conversion, with the finished share (0 to 1) and the name
-            of the current step. Default: a bar in notebooks.
+        progress: A function that is called during a conversion, and then while kernels are compiled, with the
+            finished share (0 to 1) and the name of the current step. Default: a bar in notebooks.
 
     Returns:
         The model. Close it, or use it as a context manager.
@@ -89,7 +90,12 @@ def load(
         if segments != 1:
             batching = Batching(segments, memory=kv_memory, last_rows=True, required=False)
         program = load_program(
-            source, data_path=data_path, device=device, kv_dtype=kv_dtype, segments=batching
+            source,
+            data_path=data_path,
+            device=device,
+            kv_dtype=kv_dtype,
+            segments=batching,
+            progress=progress or NotebookBar("loading").share,
         )
     except BaseException:
         worker.close()

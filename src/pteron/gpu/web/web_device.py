@@ -188,7 +188,7 @@ class WebDevice:
     def submit_recorded(self, recorded: Recorded) -> Submission:
         raise NotImplementedError
 
-    def warm_up(self, commands: Iterable[Command]) -> None:
+    def warm_up(self, commands: Sequence[Command], done: Callable[[int], None] | None = None) -> None:
         """Do nothing: a pipeline of a browser is compiled before it can be used."""
 
     def _copies(self, copies: Iterable[Copy]) -> Any:

@@ -259,8 +259,14 @@ class WgpuDevice:
         with _run_errors:
             return self.calls.submit_recorded(self._device, recorded)
 
-    def warm_up(self, commands: Iterable[Command]) -> None:
-        self.submit((), commands, ())
+    def warm_up(self, commands: Sequence[Command], done: Callable[[int], None] | None = None) -> None:
+        if done is None:
+            self.submit((), commands, ())
+            return
+        for number, command in enumerate(commands, 1):
+            self.submit((), [command], ())
+            self.wait()
+            done(number)
 
     def map(self, staging: Any, nbytes: int, submission: Submission) -> BufferMapping:
         """Map the first bytes of a staging buffer for reading, after a submission."""
