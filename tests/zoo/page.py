@@ -44,7 +44,7 @@ Stock ExecuTorch refuses these programs. `pteron.export` changes them so that it
   the module and also an attribute of a cache object. torch.export finds it through the object and takes
   it for a constant. ExecuTorch then fails because the program writes it: "expected compiled_fn to be
   GraphModule". Constants that are buffers become these buffers.
-- **Tensors that are split** (gMLP, DeepSeek-V3). While ExecuTorch checks dtypes, it asks for the length of a
+- **Tensors that are split** (gMLP, GRU). While ExecuTorch checks dtypes, it asks for the length of a
   list of tensors, and by mistake takes that of the first tensor in it. This makes a dynamic size a constant,
   without an error: the file runs at one size only (*frozen size*). Such operators are not checked.
 - **Programs that the partitioner refuses** ("Cannot add value for list [s21, 8, 1, 1]", errors in its
