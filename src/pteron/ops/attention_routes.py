@@ -14,6 +14,7 @@ from pteron.ir.rule import (
     Bound,
     Define,
     Dispatch,
+    DType,
     LiveInt,
     LiveTensor,
     Number,
@@ -36,7 +37,7 @@ FLASH_TILE = 32  # queries of an attention_flash workgroup
 MAX_FLASH_WIDTH = 256  # the largest head size whose attention_flash tiles fit into 16 KiB
 MAX_PARTS = 1024  # partial results of key chunks in memory; enough workgroups for any GPU
 BUSY_CORES = 32  # workgroups that keep the cores of a CPU busy
-MAX_HEADS_TOGETHER = 8  # query heads that one attention_decode workgroup computes
+MAX_DECODE_SUMS = 512  # sums of all heads of an attention_decode workgroup; its loops are unrolled
 
 # Store quad d of the row of y that starts at element `first`. If rows are not whole quads, two rows share a
 # word, so elements are stored one by one.
@@ -220,20 +221,24 @@ def split_dispatches(plain: Operands, masked: Operands, largest: tuple[Heads, He
 
 
 def decode_dispatches(operands: Operands, largest: tuple[Heads, Heads]) -> list[Dispatch]:
-    """For few queries: lanes divide the keys of a chunk. Heads that share keys are computed together."""
-    together = _divisor(largest[0].heads // largest[1].heads, MAX_HEADS_TOGETHER)
-    rolled = replace(
+    """For few queries: eight keys of a chunk at a time. Heads that share keys are computed together."""
+    width = operands.queries.width
+    together = _divisor(largest[0].heads // largest[1].heads, max(1, MAX_DECODE_SUMS // width))
+    caches = [operands.bindings[name] for name in ("k", "v")]
+    are_half = all(cache.dtype is DType.float16 for cache in caches if isinstance(cache, LiveTensor))
+    decoding = replace(
         operands,
-        params={**operands.params, "quads": operands.queries.width // 4},
         defines={
             **operands.defines,
-            "ROLLED": True,
             "TOGETHER": together,
-            "SHARE": operands.queries.width // 32,
+            "EIGHTS": width // 8,
+            "SHARE": -(-width // 64),
+            "HALF_CACHE": are_half,
+            "ANY_CACHE": not are_half,
         },
     )
     chunks = KeyChunks(step=64, most=8, enough=BUSY_CORES)
-    return chunks.dispatches("attention_decode", operands, rolled, largest, together)
+    return chunks.dispatches("attention_decode", operands, decoding, largest, together)
 
 
 def _divisor(n: int, most: int) -> int:
