@@ -23,6 +23,9 @@ __all__ = ["browser"]
 settings.register_profile("pteron", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("pteron")
 
+# Nor on how long its paths are: error messages of the command line are not broken into lines.
+os.environ["TERMINAL_WIDTH"] = "1000"  # typer reads it when it is imported
+
 # What kinds of device routes are chosen by, and which of the features here such a one has.
 KINDS: dict[str, Callable[[frozenset[str]], frozenset[str]]] = {
     "portable": lambda offered: frozenset(),
