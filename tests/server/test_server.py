@@ -177,10 +177,10 @@ def test_several_answers_to_one_prompt(client: openai.OpenAI, llm: LanguageModel
     assert reasons == {i: answer.finish_reason for i, answer in enumerate(want)}
 
 
-def test_answers_that_find_no_place_are_all_refused(llm: LanguageModel) -> None:
+def test_more_answers_than_places_are_refused(llm: LanguageModel) -> None:
     with running(llm, sessions=1, queue=2) as url:
         client = client_of(url)
-        with pytest.raises(openai.RateLimitError):
+        with pytest.raises(openai.BadRequestError, match=r"asks for 4 answers, .* at most 3 at a time"):
             client.completions.create(model="x", prompt="hello", n=4)
         wait_until(lambda: idle(url))
         assert len(client.completions.create(model="x", prompt="hello", n=3).choices) == 3
@@ -408,7 +408,7 @@ def test_an_answer_that_fails_is_an_error_and_the_next_is_right(
     with running(llm) as url:
         client = client_of(url)
         with monkeypatch.context() as broken:
-            broken.setattr(Sampler, "choose", lambda sampler, logits: 1 / 0)
+            broken.setattr(Sampler, "choose_from", lambda sampler, seen: 1 / 0)
             with pytest.raises(openai.InternalServerError, match="division by zero"):
                 client.completions.create(model="x", prompt="hello")
             with pytest.raises(openai.APIError, match="division by zero"):
