@@ -8,7 +8,7 @@ import numpy as np
 import wgpu
 
 from pteron.devices import Device
-from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP
+from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, WIDE
 
 INVOCATIONS = 64
 
@@ -46,8 +46,7 @@ def test_a_device_offers_what_its_adapter_does(device: Device) -> None:
     expected = {SOFTWARE if handle.info["adapter_type"] == "CPU" else GPU}
     if "subgroup" in handle.features and smallest_subgroup(handle) >= 8:
         expected.add(SUBGROUP)
-    if "shader-f16" in handle.features:
-        expected.add(HALF)
+    expected |= {HALF, WIDE} & set(handle.features)
     fresh = type(device)(device.adapter)  # `--take-for` has changed what the shared one says
     try:
         assert fresh.route_features == expected

@@ -10,7 +10,7 @@ import torch
 
 from pteron.devices import Device, open_device
 from pteron.gpu.wgpu import wgpu_device
-from pteron.gpu.wgpu.wide import FEATURE as WIDE
+from pteron.ir.dispatch import WIDE
 from pteron.llm.gguf.codes import Coded, Codes, code
 from tests.support.rules import Fixed, check_rule
 

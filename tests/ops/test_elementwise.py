@@ -109,6 +109,13 @@ PAIRS: list[tuple[str, Callable[..., Any], Callable[[int], list[Any]]]] = [
     ("aten.rsub.Tensor", with_alpha(torch.rsub), lambda n: [wide(n), wide(n), 2]),
     ("aten.mul.Tensor", torch.mul, lambda n: [wide(n), wide(n)[:, None]]),
     ("aten.mul.Tensor", torch.mul, lambda n: [integers(n), wide(n)]),
+    # each way to read an operand: lib/broadcast_four.wgsl
+    ("aten.mul.Tensor", torch.mul, lambda n: [torch.randn(n, 3, 8), torch.randn(n, 3, 1)]),
+    ("aten.mul.Tensor", torch.mul, lambda n: [torch.randn(n, 3, 8), torch.randn(8)]),
+    ("aten.mul.Tensor", torch.mul, lambda n: [torch.randn(n, 3, 8), torch.randn(n, 1, 8)]),
+    ("aten.mul.Tensor", torch.mul, lambda n: [torch.randn(n, 3, 7), torch.randn(n, 3, 1)]),
+    ("aten.mul.Tensor", torch.mul, lambda n: [torch.randn(n, 3, 7), torch.randn(1)]),
+    ("aten.mul.Tensor", torch.mul, lambda n: [torch.randn(4, n, 3), torch.randn(4, 1, 1)]),
     ("aten.div.Tensor", torch.div, lambda n: [wide(n), positive(1)]),
     ("aten.div.Tensor", torch.div, lambda n: [integers(n), integers(n) * 2 + 1]),
     ("aten.minimum.default", torch.minimum, lambda n: [wide(n), wide(n)]),

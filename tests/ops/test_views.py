@@ -26,6 +26,28 @@ def values(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 T = torch.dtype
 CASES: dict[str, tuple[str, Callable[..., Any], Callable[[int, T], list[Any]]]] = {
     "permute": ("permute_copy.default", torch.permute, lambda n, t: [values(n, 3, 5, dtype=t), [2, 0, 1]]),
+    "permute quads": (
+        "permute_copy.default",
+        torch.permute,
+        lambda n, t: [values(2, n, 3, 16, dtype=t), [0, 2, 1, 3]],
+    ),
+    "permute short quads": (
+        "permute_copy.default",
+        torch.permute,
+        lambda n, t: [values(n, 3, 4, dtype=t), [1, 0, 2]],
+    ),
+    "permute blocks": (
+        "permute_copy.default",
+        torch.permute,
+        lambda n, t: [values(3, n, 4, 8, dtype=t), [0, 3, 1, 2]],
+    ),
+    "transpose blocks": (
+        "transpose_copy.int",
+        torch.transpose,
+        lambda n, t: [values(3, n, 12, dtype=t), 1, 2],
+    ),
+    "slice quads": ("slice_copy.Tensor", aten.slice, lambda n, t: [values(3, n, 8, dtype=t), 1, 1, None, 1]),
+    "select quads": ("select_copy.int", torch.select, lambda n, t: [values(n, 3, 8, dtype=t), 1, 1]),
     "transpose": ("transpose_copy.int", torch.transpose, lambda n, t: [values(3, n, 5, dtype=t), 1, -1]),
     "t": ("t_copy.default", torch.t, lambda n, t: [values(n, 5, dtype=t)]),
     "slice": ("slice_copy.Tensor", aten.slice, lambda n, t: [values(3, n, 5, dtype=t), 1, 1, None, 2]),

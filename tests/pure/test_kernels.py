@@ -67,6 +67,24 @@ def test_f16_is_enabled_if_the_text_uses_it() -> None:
     assert "enable" not in kernels.source(kernel, dtypes, {"T": "f32"}, "// f16")
 
 
+def test_wide_words_are_for_bindings_that_are_moved_in_quads(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["quads", "elements", "stores", "halves"]
+    declared = [
+        f"@group(0) @binding({i}) var<storage, read_write> {name}: array<{name}_word>;\n"
+        for i, name in enumerate(names)
+    ]
+    body = (
+        "quads_put(0u, halves_quad(0u) + quads_at(5u) + elements_at(0u)); stores_set(1u, stores_quad(0u).x);"
+    )
+    monkeypatch.setattr(kernels, "_read", lambda name: "".join(declared) + body if name == "moves" else "")
+    kernel = kernels.load("moves")
+    dtypes = dict.fromkeys(names, DType.float32) | {"halves": DType.float16}
+    words = {name: f"alias {name}_word = vec2<u64>;" for name in names}
+    text = kernels.source(kernel, dtypes, {}, wide=True)
+    assert [name for name, word in words.items() if word in text] == ["quads"]
+    assert "u64" not in kernels.source(kernel, dtypes, {})
+
+
 def test_numbers_beyond_float32_are_infinite() -> None:
     field = kernels.Field("eps", 0, 2, "f")
     kernel = kernels.Kernel("k", "", (), (field,))

@@ -29,7 +29,6 @@ from pteron.ops.elementwise import (
     as_f32,
     as_i32,
     broadcast_params,
-    same_shape_params,
 )
 from pteron.ops.shapes import broadcast
 
@@ -57,7 +56,6 @@ def chain(inputs: tuple[LiveTensor, ...], steps: Unused, out: LiveTensor) -> Dis
     params = {
         "quads": quads(out.numel),
         **broadcast_params(out.shape, padded),
-        **same_shape_params(out, padded),
         "scalars": tuple(_bits(value, step.integer) for step in listed for value in step.scalars),
     }
     defines = {"INPUTS": len(inputs)}

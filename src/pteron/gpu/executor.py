@@ -17,7 +17,7 @@ from pteron.gpu.params import INTEGER_NBYTES, Parameters
 from pteron.gpu.placement import Placement, is_zero
 from pteron.gpu.staging import StagingPool
 from pteron.gpu.state import State
-from pteron.ir.dispatch import Dispatch, Grid, Scratch
+from pteron.ir.dispatch import SOFTWARE, WIDE, Dispatch, Grid, Scratch
 from pteron.ir.live import LiveInt, LiveTensor
 from pteron.ir.values import Graph, Tensor, ValueId
 from pteron.ops import kernel as kernels
@@ -69,6 +69,7 @@ class Executor:
         self.layout = live.layout
         self.device = device
         self._progress = progress
+        self._wide = device.route_features >= {SOFTWARE, WIDE}
         self.weights = weights
         self.memory = plan_memory(self.graph, self.layout, live.scratch())
         self.params = Parameters(device.uniform_alignment)
@@ -127,7 +128,7 @@ class Executor:
 
     def _compile(self, dispatch: Dispatch) -> Compiled:
         kernel = kernels.load(dispatch.kernel, dispatch.defines)
-        text = shader_text(kernel, dispatch)
+        text = shader_text(kernel, dispatch, self._wide)
         return kernel, text, self.device.pipeline(text, kernel.name, [b.kind for b in kernel.bindings])
 
     def _make_site(self, dispatch: Dispatch, compiled: Compiled, node: int, label: str) -> Site:
@@ -283,7 +284,7 @@ def used_constants(graph: Graph) -> list[Tensor]:
     return [t for t in graph.tensors() if t.constant is not None and t.id in used and t.id not in states]
 
 
-def shader_text(kernel: kernels.Kernel, dispatch: Dispatch) -> str:
+def shader_text(kernel: kernels.Kernel, dispatch: Dispatch, wide: bool = False) -> str:
     """The shader text of a dispatch. Bindings must match those of the file by name and type."""
     names = {b.name for b in kernel.bindings} - {"p"}
     if names != dispatch.bindings.keys():
@@ -296,4 +297,4 @@ def shader_text(kernel: kernels.Kernel, dispatch: Dispatch) -> str:
             if not kernel.binding(name).accepts(bound.dtype):
                 raise UnsupportedError(f"kernel {kernel.name}: binding {name} cannot hold {bound.dtype}")
             dtypes[name] = bound.dtype
-    return kernels.source(kernel, dtypes, dispatch.defines, dispatch.code)
+    return kernels.source(kernel, dtypes, dispatch.defines, dispatch.code, wide)

@@ -30,6 +30,8 @@ WORKGROUP = 64
 # Features that a route may need: subgroups of at least eight lanes, and half-precision arithmetic.
 SUBGROUP = "subgroup of 8"
 HALF = "shader-f16"
+# Not for routes: with 64-bit integers, kernels on a software adapter move 64 bits at a time.
+WIDE = "shader-int64"
 
 # Kinds of device that a route may be written for. A GPU is fast with workgroup memory and many small
 # invocations. A driver that runs shaders on the CPU is fast with registers and without barriers.

@@ -37,6 +37,7 @@ from pteron.ir.rule import (
 from pteron.ops.shapes import broadcast, broadcast_strides, merge
 
 F32_MAX = 3.4028234663852886e38
+ELEMENTS, SAME, ONE, ALIKE, RUN = range(5)
 I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 
 
@@ -112,7 +113,7 @@ def elementwise_dispatch(found: Elementwise, operands: Sequence[LiveTensor], out
     bound = dict(zip(operand_names(len(operands)), operands, strict=True))
     params = {"quads": quads(out.numel), **_scalar_params(found.scalars, places)}
     if len(operands) > 1:
-        params |= broadcast_params(out.shape, bound) | same_shape_params(out, bound)
+        params |= broadcast_params(out.shape, bound)
     return Dispatch(
         kernel, {**bound, "y": out}, params, threads(quads(out.numel)), code=_apply(found, tuple(bound))
     )
@@ -134,13 +135,24 @@ def _scalar_params(scalars: Sequence[Scalar], places: int) -> dict[str, Number]:
 def broadcast_params(shape: tuple[int, ...], operands: Mapping[str, LiveTensor]) -> dict[str, Number]:
     """Parameters: from an element of the output to the elements of operands that are broadcast to it."""
     sizes, strides = merge(shape, *(broadcast_strides(x.shape, shape) for x in operands.values()))
-    named = {f"{name}_strides": walk for name, walk in zip(operands, strides, strict=True)}
-    return {"rank": len(sizes), "sizes": sizes, **named}
+    params: dict[str, Number] = {"rank": len(sizes), "sizes": sizes}
+    for (name, x), walk in zip(operands.items(), strides, strict=True):
+        params[f"{name}_strides"] = walk
+        params[f"{name}_read"] = _way_to_read(walk, sizes, x.numel == numel(shape))
+    return params
 
 
-def same_shape_params(out: LiveTensor, operands: Mapping[str, LiveTensor]) -> dict[str, Number]:
-    """Parameters: which operands have the shape of the output. They are read in whole quads."""
-    return {f"{name}_same": int(x.numel == out.numel) for name, x in operands.items()}
+def _way_to_read(strides: Sequence[int], sizes: Sequence[int], is_whole: bool) -> int:
+    """How four neighbouring elements of an operand are read: see wgsl/lib/broadcast_four.wgsl."""
+    if is_whole:
+        return SAME
+    if not any(strides):
+        return ONE
+    if sizes[-1] % 4 == 0 and strides[-1] == 0:
+        return ALIKE
+    if sizes[-1] % 4 == 0 and strides[-1] == 1 and all(stride % 4 == 0 for stride in strides[:-1]):
+        return RUN
+    return ELEMENTS
 
 
 # -- conversions for other kernels ------------------------------------------------------------------

@@ -18,9 +18,9 @@ from pteron.ir.rule import (
     quads,
     threads,
 )
+from pteron.ops.copies import strided
 from pteron.ops.elementwise import F32_MAX, I32_MAX, I32_MIN
 from pteron.ops.shapes import MAX_RANK
-from pteron.ops.views import strided
 from pteron.ops.window import Window, as_3d
 
 # -- resizing -------------------------------------------------------------------------------------

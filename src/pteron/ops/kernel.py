@@ -11,6 +11,9 @@ A binding of type `array<x_word>` accepts every dtype. The prelude then defines,
     x_put(i, v)               store elements 4i .. 4i+3 (writable bindings)
     x_set(i, v)               store element i (writable bindings of four-byte types)
 
+If `wide`, accessors move 64 bits at a time, where a kernel reads or writes quads. This is for drivers that
+run shaders on the CPU, whose loads and stores cost the same for 32 and for 64 bits.
+
 A word contains four elements of a narrow type (two elements of float16 or bfloat16). A quad is always made of
 whole words, so no two invocations write to the same word. float16 and bfloat16 are computed as float32, which
 needs no device feature. Stores round to the nearest value, and ties to even. A binding of another type
@@ -192,10 +195,11 @@ def source(
     dtypes: Mapping[str, DType],
     defines: Mapping[str, Define],
     code: str = "",
+    wide: bool = False,
 ) -> str:
-    """The whole shader text: defines, accessors, functions, and then the file."""
+    """The whole shader text: defines, accessors, functions, and then the file. `wide`: with 64-bit words."""
     lines = tuple([_define(name, value) for name, value in defines.items()])
-    return _source(kernel, tuple(dtypes.items()), tuple(defines.items()), lines, code)
+    return _source(kernel, tuple(dtypes.items()), tuple(defines.items()), lines, code, wide)
 
 
 # A model has thousands of dispatches, but few different texts. The lines of the defines are part of the key,
@@ -207,10 +211,15 @@ def _source(
     defines: tuple[tuple[str, Define], ...],
     lines: tuple[str, ...],
     code: str,
+    wide: bool,
 ) -> str:
     dtype_of = dict(dtypes)
-    accessors = "\n".join(_accessors(b, dtype_of[b.name]) for b in kernel.bindings if b.is_generic)
     body = _unroll(kernel.text, dict(defines))
+    accessors = "\n".join(
+        _accessors(b, dtype_of[b.name], wide and _moves_quads(b.name, _COMMENT.sub("", code + body)))
+        for b in kernel.bindings
+        if b.is_generic
+    )
     functions = _math_functions(accessors + code + body)
     text = "\n".join([f"const WG = {WORKGROUP}u;", *lines, accessors, functions, code, _FLAT, body])
     return f"enable f16;\n{text}" if _HALF.search(_COMMENT.sub("", text)) else text
@@ -302,21 +311,45 @@ _ACCESSORS = {
 }
 
 
-def _accessors(binding: Binding, dtype: DType) -> str:
-    word, value, read, write = _ACCESSORS[dtype]
+# The same with 64-bit words, for the dtypes whose quads have at least 64 bits.
+_UNPACKED = "vec4<u32>(vec2<u32>({w}), vec2<u32>({w} >> vec2<u32>(32u))).xzyw"
+_WIDE_ACCESSORS = {
+    dtype: (
+        "vec2<u64>",
+        value,
+        f"bitcast<vec4<{value}>>({_UNPACKED})",
+        "wide_pairs(bitcast<vec4<u32>>({v}))",
+    )
+    for dtype, value in ((DType.float32, "f32"), (DType.int32, "i32"))
+}
+
+
+def _moves_quads(name: str, text: str) -> bool:
+    """Whether a kernel moves quads of a binding. A wide word cannot be stored in part or indexed directly."""
+    calls = set(re.findall(rf"\b{name}(_quad|_put|_set|\[)", text))
+    return bool(calls & {"_quad", "_put"}) and not calls & {"_set", "["}
+
+
+def _accessors(binding: Binding, dtype: DType, wide: bool) -> str:
+    wide = wide and dtype in _WIDE_ACCESSORS
+    word, value, read, write = (_WIDE_ACCESSORS if wide else _ACCESSORS)[dtype]
     n = binding.name
     lines = [
         f"alias {n}_word = {word};",
         f"alias {n}_t = {value};",
         f"alias {n}_t4 = vec4<{value}>;",
         f"fn {n}_quad(i: u32) -> {n}_t4 {{ let w = {n}[i]; return {read.format(w='w')}; }}",
-        f"fn {n}_at(i: u32) -> {n}_t {{ {_element(n, dtype)} }}",
+        f"fn {n}_at(i: u32) -> {n}_t {{ {_wide_element(n) if wide else _element(n, dtype)} }}",
     ]
     if binding.kind == "read_write":
         lines.append(f"fn {n}_put(i: u32, v: {n}_t4) {{ {n}[i] = {write.format(v='v')}; }}")
-        if dtype.itemsize == 4:
+        if dtype.itemsize == 4 and not wide:
             lines.append(f"fn {n}_set(i: u32, v: {n}_t) {{ {n}[i >> 2u][i & 3u] = v; }}")
     return "\n".join(lines)
+
+
+def _wide_element(n: str) -> str:
+    return f"return bitcast<{n}_t>(u32({n}[i >> 2u][(i >> 1u) & 1u] >> (32u * (i & 1u))));"
 
 
 def _element(n: str, dtype: DType) -> str:

@@ -35,6 +35,7 @@ from pteron.ops.products import (
     SUBGROUP_FEW_ROWS,
     SUBGROUP_GEMM,
     SUBGROUP_GEMV,
+    SUBGROUP_TALL,
     TEAM_FEW_ROWS,
     TEAM_GEMV,
     Extent,
@@ -196,9 +197,11 @@ class Product:
 
     def _whole_offers(self, when: bool | None = None) -> list[Offer]:
         """Kernels for rows that are whole quads: with subgroups, and with independent invocations."""
+        tall = [self._subgroup_offer(SUBGROUP_TALL, 32, when)] if self._most_rows > 16 else []
         return [
             self._subgroup_offer(SUBGROUP_GEMV, 1, when),
             self._subgroup_offer(SUBGROUP_FEW_ROWS, 8, when),
+            *tall,
             self._subgroup_offer(SUBGROUP_GEMM, 16, when),
             self._offer(GEMM, "matmul", self._extent.invocations(4, 4), when, RAGGED=False),
         ]
@@ -216,9 +219,14 @@ class Product:
         self, kind: KernelKind, height: int, when: bool | None = None, ragged: bool = False
     ) -> Offer:
         grid = self._extent.workgroups(height, 4 * SUBGROUP_LANES)
-        parts = {"ALONE": height == 1, "EIGHT": height >= 8, "SIXTEEN": height == 16, "RAGGED": ragged}
-        sizes = {"ROWS": height, "LANES": SUBGROUP_LANES}
-        return self._offer(kind, "matmul_subgroup", grid, when, **sizes, **parts)
+        kernel = "matmul_subgroup_quads" if self._stores_quads and not ragged else "matmul_subgroup"
+        parts = {"ALONE": height == 1, "EIGHT": height >= 8, "RAGGED": ragged}
+        sizes = {"ROWS": height, "EIGHTS": height // 8, "LANES": SUBGROUP_LANES}
+        added = self.added
+        bias = (
+            added is not None and added.c.is_fixed and added.strides == (0, 0, 1) and added.c.numel % 4 == 0
+        )
+        return self._offer(kind, kernel, grid, when, BIAS=bias, **sizes, **parts)
 
     def _offer(
         self, kind: KernelKind, kernel: str, grid: Grid, when: bool | None = None, /, **defines: Define
@@ -232,6 +240,17 @@ class Product:
         """Whether the rows of both operands are whole quads."""
         *_, columns, depth = self.sizes
         return depth % 4 == 0 and (self.transposed or columns % 4 == 0)
+
+    @property
+    def _stores_quads(self) -> bool:
+        """Whether the rows of every output are whole quads, at every live shape."""
+        return self.b.is_fixed and all(out.max_shape[-1] % 4 == 0 for out in self.outs)
+
+    @property
+    def _most_rows(self) -> int:
+        """The rows of a matrix at the largest shape."""
+        most = self.a.max_shape
+        return numel(most[:-1]) if self.transposed else most[-2]
 
     @cached_property
     def _extent(self) -> Extent:

@@ -22,6 +22,7 @@ from pteron.ir.rule import GPU, SOFTWARE, SUBGROUP, WORKGROUP, Dispatch, Grid, R
 FEW_ROWS = 16  # up to this many rows, teams are faster than tiles, because most rows of a tile would be empty
 FEW_PACKED_ROWS = 8  # the same for packed weights, which a team unpacks again for every four rows
 FEW_SUBGROUP_ROWS = 8
+TILE_COST = 5  # of a tile of a subgroup, besides that of its rows, in rows
 MIN_TILE_ROWS = 16  # a convolution with fewer rows (channels of a group) would leave most of a tile empty
 MANY_ELEMENTS = 128 * 64 * 64  # an output with this many elements has enough large tiles to keep a GPU busy
 
@@ -68,6 +69,12 @@ def _up_to(rows: int) -> Callable[[Extent], bool]:
     return lambda extent: extent.rows <= rows
 
 
+def _fills_tall_tiles(extent: Extent) -> bool:
+    """Whether tiles of 32 rows take less time than tiles of 16, for which less of the last tile is empty."""
+    tall, low = (-(-extent.rows // height) * (height + TILE_COST) for height in (32, 16))
+    return tall < low
+
+
 def _is_one_row(extent: Extent) -> bool:
     return extent.rows == 1
 
@@ -77,6 +84,7 @@ SUBGROUP_GEMV = KernelKind("subgroup gemv", SOFTWARE, (SUBGROUP,), _is_one_row)
 SUBGROUP_TWO_ROWS = KernelKind("subgroup two rows", SOFTWARE, (SUBGROUP,), _up_to(2))
 SUBGROUP_FOUR_ROWS = KernelKind("subgroup four rows", SOFTWARE, (SUBGROUP,), _up_to(4))
 SUBGROUP_FEW_ROWS = KernelKind("subgroup few rows", SOFTWARE, (SUBGROUP,), _up_to(FEW_SUBGROUP_ROWS))
+SUBGROUP_TALL = KernelKind("tall subgroup gemm", SOFTWARE, (SUBGROUP,), _fills_tall_tiles)
 SUBGROUP_GEMM = KernelKind("subgroup gemm", SOFTWARE, (SUBGROUP,))
 SUBGROUP_UNFOLDED = KernelKind("unfolded subgroup gemm", SOFTWARE, (SUBGROUP,))
 # Teams: the lanes divide the depth of a few columns.
@@ -100,6 +108,7 @@ ORDER = (
     SUBGROUP_TWO_ROWS,
     SUBGROUP_FOUR_ROWS,
     SUBGROUP_FEW_ROWS,
+    SUBGROUP_TALL,
     SUBGROUP_GEMM,
     SUBGROUP_UNFOLDED,
     TEAM_GEMV,

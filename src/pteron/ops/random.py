@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pteron.ir.rule import Dispatch, DType, LiveTensor, Shape, check, describe, op, quads, threads
+from pteron.ops.copies import strided
 from pteron.ops.create import ramp
 from pteron.ops.shapes import contiguous
-from pteron.ops.views import strided
 
 UNIFORM = "fn drawn(bits: vec4<u32>) -> vec4<f32> { return vec4<f32>(bits >> vec4<u32>(8u)) * 0x1p-24; }"
 # The Box-Muller transform: two uniform numbers give two normal numbers.

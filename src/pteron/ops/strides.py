@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pteron.ir.rule import (
     Dispatch,
     LiveTensor,
+    Route,
     Shape,
     check,
     describe,
@@ -14,8 +15,9 @@ from pteron.ir.rule import (
     reads_only_shape_of,
     reads_part_of,
 )
+from pteron.ops.copies import strided
 from pteron.ops.shapes import contiguous, dimension
-from pteron.ops.views import slice_copy, strided
+from pteron.ops.views import slice_copy
 
 
 @op("aten.as_strided_copy.default", work=reads_part_of("x"))
@@ -54,7 +56,7 @@ def diagonal(x: LiveTensor, offset: int, dim1: int, dim2: int, out: LiveTensor) 
 
 
 @op("aten.narrow_copy.default", work=reads_part_of("x"))
-def narrow(x: LiveTensor, dim: int, start: int, length: int, out: LiveTensor) -> Dispatch:
+def narrow(x: LiveTensor, dim: int, start: int, length: int, out: LiveTensor) -> list[Route]:
     size = x.shape[dimension(dim, x.rank)]
     first = start + size if start < 0 else start
     check(

@@ -16,6 +16,8 @@ from pteron.ops.window import Window, as_3d
 from pteron.ops.workgroups import stores
 
 LANES = 8
+# The sums of a tile do not fit in registers. They are loaded and stored once for this many steps in depth.
+STEPS = 4
 MIN_CHANNELS = 6  # of a group; with fewer, unfolding costs more than it saves
 MAX_NBYTES = 2**27  # of the unfolded images: every WebGPU device can bind this much
 TILES = (16, 32)  # channels of an invocation
@@ -122,6 +124,7 @@ def unfolded_offers(
         "CHANNELS": tile,
         "QUADS": tile // 4,
         "LANES": LANES,
+        "STEPS": STEPS,
     }
     grid = Extent(extent.rows, live.places[0] * quads(live.places[1]), extent.matrices).workgroups(
         tile, LANES

@@ -17,7 +17,7 @@ from pteron.ir.rule import (
     VIEWED,
     Dispatch,
     LiveTensor,
-    Number,
+    Route,
     Shape,
     Unused,
     check,
@@ -30,24 +30,10 @@ from pteron.ir.rule import (
     rows_of,
     threads,
 )
-from pteron.ops.shapes import broadcast_strides, contiguous, dimension, merge
+from pteron.ops.copies import strided, strided_routes
+from pteron.ops.shapes import broadcast_strides, contiguous, dimension
 
 OPEN_END = 2**31 - 1  # from this value on, the `end` of a slice is the end of the dimension
-
-
-def strided(
-    x: LiveTensor, out: LiveTensor, strides: Sequence[int], offset: int = 0, viewed: Shape | None = None
-) -> Dispatch:
-    """out[i..] = x[offset + i . strides]. i runs over the live shape of `out`, or over the shape `viewed`."""
-    sizes, (walk,) = merge(out.shape if viewed is None else viewed, strides)
-    params: dict[str, Number] = {
-        "quads": quads(out.numel),
-        "rank": len(sizes),
-        "offset": offset,
-        "sizes": sizes,
-        "strides": walk,
-    }
-    return Dispatch("strided_copy", {"x": x, "y": out}, params, threads(quads(out.numel)))
 
 
 # -- the same elements in the same order ----------------------------------------------------------
@@ -114,21 +100,21 @@ def unsqueeze(x: LiveTensor, dim: int, out: LiveTensor) -> None:
 
 
 @op("aten.permute_copy.default", "aten.permute.default", rows=PERMUTED)
-def permute(x: LiveTensor, dims: Sequence[int], out: LiveTensor) -> Dispatch:
+def permute(x: LiveTensor, dims: Sequence[int], out: LiveTensor) -> list[Route]:
     order = [dimension(d, x.rank) for d in dims]
     check(sorted(order) == list(range(x.rank)), f"dims {describe(tuple(dims))} do not permute rank {x.rank}")
     strides = contiguous(x.shape)
     out.resize(tuple(x.shape[d] for d in order))
-    return strided(x, out, [strides[d] for d in order])
+    return strided_routes(x, out, [strides[d] for d in order])
 
 
 @op("aten.t_copy.default", rows=PERMUTED)
-def transpose_2d(x: LiveTensor, out: LiveTensor) -> Dispatch:
+def transpose_2d(x: LiveTensor, out: LiveTensor) -> list[Route]:
     return permute(x, tuple(reversed(range(x.rank))), out)  # type: ignore[no-any-return]
 
 
 @op("aten.transpose_copy.int", rows=PERMUTED)
-def transpose(x: LiveTensor, dim0: int, dim1: int, out: LiveTensor) -> Dispatch:
+def transpose(x: LiveTensor, dim0: int, dim1: int, out: LiveTensor) -> list[Route]:
     order = list(range(x.rank))
     a, b = dimension(dim0, x.rank), dimension(dim1, x.rank)
     order[a], order[b] = order[b], order[a]
@@ -138,14 +124,14 @@ def transpose(x: LiveTensor, dim0: int, dim1: int, out: LiveTensor) -> Dispatch:
 @op("aten.slice_copy.Tensor", work=reads_part_of("x"), rows=rows_of("x", mixes="dim"))
 def slice_copy(
     x: LiveTensor, dim: int, start: int | None, end: int | None, step: int, out: LiveTensor
-) -> Dispatch:
+) -> list[Route]:
     d = dimension(dim, x.rank)
     first, length = slice_of(start, end, step, x.shape[d])
     strides = list(contiguous(x.shape))
     offset = first * strides[d]
     strides[d] *= step
     out.resize((*x.shape[:d], length, *x.shape[d + 1 :]))
-    return strided(x, out, strides, offset)
+    return strided_routes(x, out, strides, offset)
 
 
 def slice_of(start: int | None, end: int | None, step: int, size: int) -> tuple[int, int]:
@@ -188,7 +174,11 @@ def unbind(x: LiveTensor, dim: int, outs: Sequence[LiveTensor]) -> list[Dispatch
         x.shape[d] == len(outs),
         f"the program unbinds dimension {d} into {len(outs)} tensors, but its live size is {x.shape[d]}",
     )
-    return [select(x, d, index, out) for index, out in enumerate(outs)]
+    strides = contiguous(x.shape)
+    for out in outs:
+        out.resize(x.shape[:d] + x.shape[d + 1 :])
+    rest = strides[:d] + strides[d + 1 :]
+    return [strided(x, out, rest, index * strides[d]) for index, out in enumerate(outs)]
 
 
 @op("aten.unfold_copy.default", work=reads_part_of("x"))
@@ -205,17 +195,17 @@ def unfold(x: LiveTensor, dim: int, size: int, step: int, out: LiveTensor) -> Di
 
 
 @op("aten.select_copy.int", work=reads_part_of("x"), rows=rows_of("x", mixes="dim"))
-def select(x: LiveTensor, dim: int, index: int, out: LiveTensor) -> Dispatch:
+def select(x: LiveTensor, dim: int, index: int, out: LiveTensor) -> list[Route]:
     d = dimension(dim, x.rank)
     size = x.shape[d]
     check(-size <= index < size, f"index {index} is out of range for dimension {d} of live size {size}")
     strides = contiguous(x.shape)
     out.resize(x.shape[:d] + x.shape[d + 1 :])
-    return strided(x, out, strides[:d] + strides[d + 1 :], (index % size) * strides[d])
+    return strided_routes(x, out, strides[:d] + strides[d + 1 :], (index % size) * strides[d])
 
 
 @op("aten.expand_copy.default", rows=EXPANDED)
-def expand(x: LiveTensor, size: Shape, implicit: bool, out: LiveTensor) -> Dispatch:
+def expand(x: LiveTensor, size: Shape, implicit: bool, out: LiveTensor) -> list[Route]:
     lead = len(size) - x.rank
     check(lead >= 0, f"{describe(x.shape)} cannot be expanded to the smaller rank of {describe(size)}")
     padded = (1,) * lead + x.shape
@@ -223,7 +213,7 @@ def expand(x: LiveTensor, size: Shape, implicit: bool, out: LiveTensor) -> Dispa
     for have, want in zip(padded, shape, strict=True):
         check(have in (1, want), f"{describe(x.shape)} cannot be expanded to {describe(size)}")
     out.resize(shape)
-    return strided(x, out, broadcast_strides(x.shape, shape))
+    return strided_routes(x, out, broadcast_strides(x.shape, shape))
 
 
 @op("aten.repeat.default")

@@ -23,13 +23,12 @@ from pteron.gpu.wgpu import native, public
 from pteron.gpu.wgpu.adapters import Adapter, choose
 from pteron.gpu.wgpu.translate import wgpu_errors
 from pteron.gpu.wgpu.trusted import shader_module
-from pteron.gpu.wgpu.wide import FEATURE as WIDE
 from pteron.gpu.wgpu.wide import widened
-from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, Grid
+from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, WIDE, Grid
 
 T = TypeVar("T")
 
-_FEATURES = ("shader-f16", "subgroup", "timestamp-query", WIDE)
+_FEATURES = (HALF, WIDE, "subgroup", "timestamp-query")
 _LIMITS = (
     "max-buffer-size",
     "max-storage-buffer-binding-size",
@@ -137,9 +136,7 @@ class WgpuDevice:
         found = {SOFTWARE if self.adapter.is_software else GPU}
         if "subgroup" in self.features and self._smallest_subgroup() >= 8:
             found.add(SUBGROUP)
-        if HALF in self.features:
-            found.add(HALF)
-        return frozenset(found)
+        return frozenset(found | (self.features & {HALF, WIDE}))
 
     def _smallest_subgroup(self) -> int:
         """The number of lanes in a subgroup, measured by a kernel: adapters report only a wide range."""

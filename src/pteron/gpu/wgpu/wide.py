@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-FEATURE = "shader-int64"
 _FORMS = re.compile(r"^//#narrow\n.*?^//#wide\n(.*?)^//#both\n", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^//", re.MULTILINE)
 

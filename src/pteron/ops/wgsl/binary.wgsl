@@ -7,8 +7,8 @@
 struct Params {
     quads: u32,
     rank: u32,         // after dimensions with the same broadcasting are merged
-    a_same: u32,       // 1: a has the shape of the output, so it is read in quads
-    b_same: u32,
+    a_read: u32,       // see lib/broadcast_four
+    b_read: u32,
     s0: f32,
     k0: i32,
     sizes: array<vec4<u32>, 2>,
@@ -19,14 +19,22 @@ struct Params {
 //#include broadcast_four
 
 fn a_fetch(i: u32) -> a_t4 {
-    if (p.a_same == 1u) { return a_quad(i); }
-    let at = operand_indices(i, p.a_strides);
+    if (p.a_read == SAME) { return a_quad(i); }
+    if (p.a_read == ONE) { return a_t4(a_at(0u)); }
+    let first = operand_index(4u * i, p.a_strides);
+    if (p.a_read == ALIKE) { return a_t4(a_at(first)); }
+    if (p.a_read == RUN) { return a_quad(first / 4u); }
+    let at = operand_indices(first, i, p.a_strides);
     return a_t4(a_at(at.x), a_at(at.y), a_at(at.z), a_at(at.w));
 }
 
 fn b_fetch(i: u32) -> b_t4 {
-    if (p.b_same == 1u) { return b_quad(i); }
-    let at = operand_indices(i, p.b_strides);
+    if (p.b_read == SAME) { return b_quad(i); }
+    if (p.b_read == ONE) { return b_t4(b_at(0u)); }
+    let first = operand_index(4u * i, p.b_strides);
+    if (p.b_read == ALIKE) { return b_t4(b_at(first)); }
+    if (p.b_read == RUN) { return b_quad(first / 4u); }
+    let at = operand_indices(first, i, p.b_strides);
     return b_t4(b_at(at.x), b_at(at.y), b_at(at.z), b_at(at.w));
 }
 

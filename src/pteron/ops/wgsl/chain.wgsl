@@ -10,10 +10,10 @@
 struct Params {
     quads: u32,
     rank: u32,
-    a_same: u32,  // 1: a has the shape of the output, so it is read in quads
-    b_same: u32,
-    c_same: u32,
-    d_same: u32,
+    a_read: u32,  // see lib/broadcast_four
+    b_read: u32,
+    c_read: u32,
+    d_read: u32,
     sizes: array<vec4<u32>, 2>,
     a_strides: array<vec4<u32>, 2>,
     b_strides: array<vec4<u32>, 2>,
@@ -25,26 +25,42 @@ struct Params {
 //#include broadcast_four
 
 fn a_fetch(i: u32) -> a_t4 {
-    if (p.a_same == 1u) { return a_quad(i); }
-    let at = operand_indices(i, p.a_strides);
+    if (p.a_read == SAME) { return a_quad(i); }
+    if (p.a_read == ONE) { return a_t4(a_at(0u)); }
+    let first = operand_index(4u * i, p.a_strides);
+    if (p.a_read == ALIKE) { return a_t4(a_at(first)); }
+    if (p.a_read == RUN) { return a_quad(first / 4u); }
+    let at = operand_indices(first, i, p.a_strides);
     return a_t4(a_at(at.x), a_at(at.y), a_at(at.z), a_at(at.w));
 }
 
 fn b_fetch(i: u32) -> b_t4 {
-    if (p.b_same == 1u) { return b_quad(i); }
-    let at = operand_indices(i, p.b_strides);
+    if (p.b_read == SAME) { return b_quad(i); }
+    if (p.b_read == ONE) { return b_t4(b_at(0u)); }
+    let first = operand_index(4u * i, p.b_strides);
+    if (p.b_read == ALIKE) { return b_t4(b_at(first)); }
+    if (p.b_read == RUN) { return b_quad(first / 4u); }
+    let at = operand_indices(first, i, p.b_strides);
     return b_t4(b_at(at.x), b_at(at.y), b_at(at.z), b_at(at.w));
 }
 
 fn c_fetch(i: u32) -> c_t4 {
-    if (p.c_same == 1u) { return c_quad(i); }
-    let at = operand_indices(i, p.c_strides);
+    if (p.c_read == SAME) { return c_quad(i); }
+    if (p.c_read == ONE) { return c_t4(c_at(0u)); }
+    let first = operand_index(4u * i, p.c_strides);
+    if (p.c_read == ALIKE) { return c_t4(c_at(first)); }
+    if (p.c_read == RUN) { return c_quad(first / 4u); }
+    let at = operand_indices(first, i, p.c_strides);
     return c_t4(c_at(at.x), c_at(at.y), c_at(at.z), c_at(at.w));
 }
 
 fn d_fetch(i: u32) -> d_t4 {
-    if (p.d_same == 1u) { return d_quad(i); }
-    let at = operand_indices(i, p.d_strides);
+    if (p.d_read == SAME) { return d_quad(i); }
+    if (p.d_read == ONE) { return d_t4(d_at(0u)); }
+    let first = operand_index(4u * i, p.d_strides);
+    if (p.d_read == ALIKE) { return d_t4(d_at(first)); }
+    if (p.d_read == RUN) { return d_quad(first / 4u); }
+    let at = operand_indices(first, i, p.d_strides);
     return d_t4(d_at(at.x), d_at(at.y), d_at(at.z), d_at(at.w));
 }
 

@@ -69,25 +69,43 @@ fn main(
     let next_row = p.row_dilation * line - (p.window_columns - 1u) * across;
     let next_plane = p.rows * line - (p.window_rows - 1u) * p.row_dilation * line - (p.window_columns - 1u) * across;
     let planes = p.depth / (p.window_rows * p.window_columns);
-    var from_x = (matrix * planes * p.rows + row * p.row_stride) * line + column;
+    let first_x = (matrix * planes * p.rows + row * p.row_stride) * line + column;
+    var from_x = first_x;
     var tap_row = 1u;
     var tap_column = 1u;
     var sums: array<vec4<f32>, CHANNELS>;
-    for (var k = 0u; k < p.depth; k++) {
-        let v = vec4<f32>(x_quad(from_x));
-        let w = four_weights(from_w, last_w);
+    for (var k = 0u; k < p.depth; k += STEPS) {
+        var v: array<vec4<f32>, STEPS>;
+        var w: array<vec4<f32>, STEPS>;
+//#each s STEPS
+        // Steps past the end of the depth repeat an address and add zeros.
+        let inside = k + s < p.depth;
+        v[s] = select(vec4<f32>(0.0), vec4<f32>(x_quad(select(first_x, from_x, inside))), inside);
+        w[s] = four_weights(from_w, last_w);
         let row_ends = tap_column == p.window_columns;
         let plane_ends = row_ends && tap_row == p.window_rows;
         from_x += select(select(across, next_row, row_ends), next_plane, plane_ends);
         tap_row = select(tap_row + select(0u, 1u, row_ends), 1u, plane_ends);
         tap_column = select(tap_column + 1u, 1u, row_ends);
-        from_w += all;
+        from_w = select(from_w, from_w + all, inside);
+//#end s
 //#each q QUADS
-        let four = subgroupBroadcast(w, q);
-        sums[4u * q] = fma(v, four.xxxx, sums[4u * q]);
-        sums[4u * q + 1u] = fma(v, four.yyyy, sums[4u * q + 1u]);
-        sums[4u * q + 2u] = fma(v, four.zzzz, sums[4u * q + 2u]);
-        sums[4u * q + 3u] = fma(v, four.wwww, sums[4u * q + 3u]);
+        var four: array<vec4<f32>, STEPS>;
+//#each s STEPS
+        four[s] = subgroupBroadcast(w[s], q);
+//#end s
+//#each s STEPS
+        sums[4u * q] = fma(v[s], four[s].xxxx, sums[4u * q]);
+//#end s
+//#each s STEPS
+        sums[4u * q + 1u] = fma(v[s], four[s].yyyy, sums[4u * q + 1u]);
+//#end s
+//#each s STEPS
+        sums[4u * q + 2u] = fma(v[s], four[s].zzzz, sums[4u * q + 2u]);
+//#end s
+//#each s STEPS
+        sums[4u * q + 3u] = fma(v[s], four[s].wwww, sums[4u * q + 3u]);
+//#end s
 //#end q
     }
     if (quad >= quads) { return; }

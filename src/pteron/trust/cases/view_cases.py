@@ -14,6 +14,8 @@ for given in (np.int32, np.int8, bool):
     case("aten.permute_copy.default",
          lambda d, n, g=given: [d.whole(0, 99, 2, n, 3, dtype=g), [2, 0, 1]], np.transpose)  # fmt: skip
 case("aten.permute_copy.default", lambda d, n: [d.x(2, n, 3), [2, 0, 1]], np.transpose, dtypes=DTYPES)
+case("aten.permute_copy.default", lambda d, n: [d.x(2, n, 12), [1, 0, 2]], np.transpose, dtypes=DTYPES)
+case("aten.permute_copy.default", lambda d, n: [d.x(n, 4, 12), [0, 2, 1]], np.transpose, dtypes=DTYPES)
 case("aten.slice_copy.Tensor", lambda d, n: [d.x(n, 9), 1, 1, 8, 2], lambda x, *_: x[:, 1:8:2], dtypes=DTYPES)
 case("aten.select_copy.int", lambda d, n: [d.x(n, 5), 1, 2], lambda x, *_: x[:, 2], dtypes=DTYPES)
 case("aten.flip.default", lambda d, n: [d.x(n, 5), [0, 1]], lambda x, _: x[::-1, ::-1])

@@ -187,6 +187,8 @@ fn log_scalar(x: f32) -> f32 { return log4(vec4<f32>(x)).x; }
 
 // Float32 bits to bfloat16, two per word. They are rounded to the nearest value, and ties to even. NaN stays
 // NaN.
+fn wide_pairs(u: vec4<u32>) -> vec2<u64> { return vec2<u64>(u.xz) | (vec2<u64>(u.yw) << vec2<u32>(32u)); }
+
 fn bfloat16_pairs(bits: vec4<u32>) -> vec2<u32> {
     let rounded = (bits + vec4<u32>(0x7fffu) + ((bits >> vec4<u32>(16u)) & vec4<u32>(1u))) >> vec4<u32>(16u);
     let is_number = (bits & vec4<u32>(0x7fffffffu)) <= vec4<u32>(0x7f800000u);
