@@ -85,6 +85,16 @@ def test_wide_words_are_for_bindings_that_are_moved_in_quads(monkeypatch: pytest
     assert "u64" not in kernels.source(kernel, dtypes, {})
 
 
+def test_a_file_may_have_a_narrow_and_a_wide_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "fn before() {}\n//#narrow\nalias t = u32;\n//#wide\nalias t = u64;\n//#end wide\nfn after() {}\n"
+    monkeypatch.setattr(kernels, "_read", lambda name: text if name == "two forms" else "")
+    kernel = kernels.load("two forms")
+    for wide, kept in (False, "u32"), (True, "u64"):
+        assert f"fn before() {{}}\nalias t = {kept};\nfn after() {{}}\n" in kernels.source(
+            kernel, {}, {}, wide=wide
+        )
+
+
 def test_numbers_beyond_float32_are_infinite() -> None:
     field = kernels.Field("eps", 0, 2, "f")
     kernel = kernels.Kernel("k", "", (), (field,))

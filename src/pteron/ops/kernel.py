@@ -12,7 +12,9 @@ A binding of type `array<x_word>` accepts every dtype. The prelude then defines,
     x_set(i, v)               store element i (writable bindings of four-byte types)
 
 If `wide`, accessors move 64 bits at a time, where a kernel reads or writes quads. This is for drivers that
-run shaders on the CPU, whose loads and stores cost the same for 32 and for 64 bits.
+run shaders on the CPU, whose loads and stores cost the same for 32 and for 64 bits. WGSL has no 64-bit types;
+naga has them as an extension. A file may have two forms of some lines: between `//#narrow` and `//#wide`, and
+between `//#wide` and `//#end wide`.
 
 A word contains four elements of a narrow type (two elements of float16 or bfloat16). A quad is always made of
 whole words, so no two invocations write to the same word. float16 and bfloat16 are computed as float32, which
@@ -48,6 +50,7 @@ _FIELD = re.compile(r"(\w+)\s*:\s*(\w+(?:<\w+(?:<\w+>, \d+)?>)?)\s*,")
 _NUMBER = re.compile(r"@binding\(\d+\)")
 _IF = re.compile(r"^//#if (\w+)\n(.*?)^//#end\n", re.MULTILINE | re.DOTALL)
 _EACH = re.compile(r"^//#each (\w+) (\w+)\n(.*?)^//#end \1\n", re.MULTILINE | re.DOTALL)
+_FORMS = re.compile(r"^//#narrow\n(.*?)^//#wide\n(.*?)^//#end wide\n", re.MULTILINE | re.DOTALL)
 _HALF = re.compile(r"\bf16\b")
 _INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.MULTILINE)
 _FUNCTION = re.compile(r"^fn (\w+)\([^\n]*\}$|^fn (\w+)\(.*?^\}", re.MULTILINE | re.DOTALL)
@@ -214,7 +217,8 @@ def _source(
     wide: bool,
 ) -> str:
     dtype_of = dict(dtypes)
-    body = _unroll(kernel.text, dict(defines))
+    form = _FORMS.sub(lambda forms: forms.group(2 if wide else 1), kernel.text)
+    body = _unroll(form, dict(defines))
     accessors = "\n".join(
         _accessors(b, dtype_of[b.name], wide and _moves_quads(b.name, _COMMENT.sub("", code + body)))
         for b in kernel.bindings

@@ -23,7 +23,6 @@ from pteron.gpu.wgpu import native, public
 from pteron.gpu.wgpu.adapters import Adapter, choose
 from pteron.gpu.wgpu.translate import wgpu_errors
 from pteron.gpu.wgpu.trusted import shader_module
-from pteron.gpu.wgpu.wide import widened
 from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, WIDE, Grid
 
 T = TypeVar("T")
@@ -215,8 +214,7 @@ class WgpuDevice:
         ]
         layout = self._device.create_bind_group_layout(label=label, entries=entries)
         pipeline_layout = self._device.create_pipeline_layout(label=label, bind_group_layouts=[layout])
-        text = widened(source) if WIDE in self.features else source
-        module = shader_module(self._device, label, text)
+        module = shader_module(self._device, label, source)
         pipeline = self._device.create_compute_pipeline(
             label=label, layout=pipeline_layout, compute={"module": module, "entry_point": "main"}
         )

@@ -1,5 +1,4 @@
-// Eight words, which are loaded at once. A software adapter makes long code of every load, so a device that has
-// 64-bit integers uses the lines after //#wide instead (see gpu/wgpu/wide.py).
+// Eight words, which are loaded at once.
 struct Eight { low: vec4<u32>, high: vec4<u32> }
 
 //#narrow
@@ -7,11 +6,11 @@ alias eight_t = Eight;
 fn eight_words(eight: eight_t) -> Eight { return eight; }
 fn first_of(eight: eight_t) -> u32 { return eight.low.x; }
 //#wide
-//alias eight_t = vec4<u64>;
-//fn eight_words(eight: eight_t) -> Eight {
-//    let even = vec4<u32>(eight);
-//    let odd = vec4<u32>(eight >> vec4<u32>(32u));
-//    return Eight(vec4<u32>(even.x, odd.x, even.y, odd.y), vec4<u32>(even.z, odd.z, even.w, odd.w));
-//}
-//fn first_of(eight: eight_t) -> u32 { return u32(eight.x); }
-//#both
+alias eight_t = vec4<u64>;
+fn eight_words(eight: eight_t) -> Eight {
+    let even = vec4<u32>(eight);
+    let odd = vec4<u32>(eight >> vec4<u32>(32u));
+    return Eight(vec4<u32>(even.x, odd.x, even.y, odd.y), vec4<u32>(even.z, odd.z, even.w, odd.w));
+}
+fn first_of(eight: eight_t) -> u32 { return u32(eight.x); }
+//#end wide
