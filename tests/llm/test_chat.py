@@ -279,6 +279,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(llm: LanguageModel) -> None
 # -- in a terminal --------------------------------------------------------------------------------
 
 
+PASTE_MODE = b"\x1b[?2004h"  # switched on once for each prompt. A prompt itself may be drawn several times
 PROMPT = b"\x1b[0m>"
 
 
@@ -304,6 +305,10 @@ class Terminal:
         before, _, self._shown = self._shown.partition(text)
         return before
 
+    def wait_for_prompt(self) -> None:
+        self.wait_for(PASTE_MODE)
+        self.wait_for(PROMPT)
+
     def press(self, keys: bytes) -> None:
         os.write(self._screen, keys)
 
@@ -322,26 +327,26 @@ def test_chat_in_a_terminal(llm: LanguageModel, model_folder: Path, tmp_path: Pa
     command = [sys.executable, "-m", "pteron", "chat", str(model_folder / "model.pte"), "-n", "4"]
     with Terminal(*command, state=tmp_path) as screen:
         screen.wait_for(b"KV cache of")
-        screen.wait_for(PROMPT)
+        screen.wait_for_prompt()
         screen.press(b"half a line\x03")  # Ctrl-C at the prompt
         screen.wait_for(b"/exit or Ctrl-D quits")
-        screen.wait_for(PROMPT)
+        screen.wait_for_prompt()
         screen.press(b"\x1b[200~pasted\rlines\x1b[201~")
         screen.wait_for(b"lines")
         screen.press(b"\r")
-        screen.wait_for(PROMPT)
+        screen.wait_for_prompt()
         screen.press(b"hello\r")
         screen.wait_for(b"hello")
         screen.process.send_signal(signal.SIGINT)  # in the answer, or just before or after it
-        screen.wait_for(PROMPT)
+        screen.wait_for_prompt()
         screen.press(f"/save {saved}\r".encode())
         screen.wait_for(b"saved")
-        screen.wait_for(PROMPT)
+        screen.wait_for_prompt()
         screen.press(b"\x04")  # Ctrl-D
         assert screen.process.wait(30) == 0
     assert llm.load_session(saved).messages[0]["content"] == "pasted\nlines"
     with Terminal(*command, state=tmp_path) as screen:
-        screen.wait_for(PROMPT)
+        screen.wait_for_prompt()
         screen.press(b"\x1b[A\x1b[A")  # the line before the last of the earlier run
         screen.wait_for(b"hello")
         screen.press(b"\x15/exit\r")

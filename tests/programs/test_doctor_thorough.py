@@ -67,10 +67,10 @@ def linear(once: Once) -> Path:
 
 def damage(monkeypatch: pytest.MonkeyPatch, name: str, before: str, after: str) -> None:
     """Change the text of a kernel."""
-    healthy: Callable[[Any, Any], str] = executor.shader_text
+    healthy: Callable[[Any, Any, bool], str] = executor.shader_text
 
-    def text(kernel: Any, dispatch: Any) -> str:
-        made = healthy(kernel, dispatch)
+    def text(kernel: Any, dispatch: Any, wide: bool) -> str:
+        made = healthy(kernel, dispatch, wide)
         if kernel.name != name:
             return made
         assert before in made

@@ -52,8 +52,8 @@ def damaged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, str
     healthy = executor.shader_text
 
     def damage(name: str, before: str, after: str) -> None:
-        def text(kernel: Any, dispatch: Any) -> str:
-            made = healthy(kernel, dispatch)
+        def text(kernel: Any, dispatch: Any, wide: bool) -> str:
+            made = healthy(kernel, dispatch, wide)
             if kernel.name != name:
                 return made
             assert before in made
@@ -173,9 +173,11 @@ def test_the_command_tells_the_verdict(path: Path) -> None:
         (DType.int32, [7], [8], True),
         (DType.bool, [True], [False], True),
         (DType.float32, [1.0, 2.0], [1.0], True),
+        (DType.complex64, [1 + 2j], [1 + 2.00001j], False),
+        (DType.complex64, [1 + 2j], [1 - 2j], True),
     ],
 )
-def test_tolerances(dtype: DType, got: list[float], want: list[float], is_bad: bool) -> None:
+def test_tolerances(dtype: DType, got: list[complex], want: list[complex], is_bad: bool) -> None:
     assert compare("aten.add", dtype, np.array(got), np.array(want), 0.0).is_bad == is_bad
 
 

@@ -16,7 +16,8 @@ class Made:
 
     def _now(self) -> tuple[Any, ...]:
         executor, device = self.method._executor, self.method.device
-        buffers = [*executor.activations, executor.params.buffer, *executor.staging.buffers]
+        staging = sorted(executor.staging.buffers, key=id)  # they change places: the last used is the last
+        buffers = [*executor.activations, executor.params.buffer, *staging]
         states = list(self.method._state().buffers.values())
         groups = [site.group for site in executor.sites]
         identities = [id(thing) for thing in (*buffers, *states, *groups)]

@@ -64,6 +64,8 @@ def compare(op: str, dtype: DType, got: Array, want: Any, inputs: float) -> Diff
     want = np.asarray(want)
     if got.shape != want.shape:
         return Difference(np.inf, (), float(want.size), float(got.size))
+    if np.iscomplexobj(want):
+        dtype, got, want = DType.float32, _parts(got), _parts(want)
     got, want = got.astype(np.float64), want.astype(np.float64)
     if not got.size:
         return SAME
@@ -81,3 +83,8 @@ def compare(op: str, dtype: DType, got: Array, want: Any, inputs: float) -> Diff
     return Difference(
         float(share[place]), tuple(int(i) for i in place), float(want[place]), float(got[place])
     )
+
+
+def _parts(numbers: Array) -> Array:
+    """The real and the imaginary part, as one more dimension."""
+    return np.stack([numbers.real, numbers.imag], axis=-1)
