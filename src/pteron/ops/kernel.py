@@ -21,10 +21,11 @@ whole words, so no two invocations write to the same word. float16 and bfloat16 
 needs no device feature. Stores round to the nearest value, and ties to even. A binding of another type
 accepts only the dtype of that type.
 
-Functions of lib/math.wgsl are added to every kernel that calls them. `//#include name` inserts a file of
-lib/. Lines between `//#if NAME` and `//#end` are kept if the define NAME is true; they may declare bindings.
-Lines between `//#each i N` and `//#end i` are repeated for every i below N, which is a define or a number.
-This is an unrolled loop.
+Functions of lib/math.wgsl are added to every kernel that calls them. `//#include file` inserts a file of
+lib/, and `//#include file x` a file that is written for any binding, with x instead of NAME. Lines between
+`//#if FLAG` and `//#end` are kept if the define FLAG is true; they may declare bindings. Lines between
+`//#each i N` and `//#end i` are repeated for every i below N, which is a define or a number. This is an
+unrolled loop.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _IF = re.compile(r"^//#if (\w+)\n(.*?)^//#end\n", re.MULTILINE | re.DOTALL)
 _EACH = re.compile(r"^//#each (\w+) (\w+)\n(.*?)^//#end \1\n", re.MULTILINE | re.DOTALL)
 _FORMS = re.compile(r"^//#narrow\n(.*?)^//#wide\n(.*?)^//#end wide\n", re.MULTILINE | re.DOTALL)
 _HALF = re.compile(r"\bf16\b")
-_INCLUDE = re.compile(r"^//#include\s+(\w+)\s*$", re.MULTILINE)
+_INCLUDE = re.compile(r"^//#include (\w+)(?: (\w+))?$", re.MULTILINE)
 _FUNCTION = re.compile(r"^fn (\w+)\([^\n]*\}$|^fn (\w+)\(.*?^\}", re.MULTILINE | re.DOTALL)
 _CALL = re.compile(r"\b(\w+)\(")
 _COMMENT = re.compile(r"//.*")
@@ -175,7 +176,7 @@ def _parse(name: str, flags: frozenset[str]) -> Kernel:
 
 def _read(name: str) -> str:
     text = (resources.files(__package__) / "wgsl" / f"{name}.wgsl").read_text("utf-8")
-    return _INCLUDE.sub(lambda m: _read(f"lib/{m.group(1)}"), text)
+    return _INCLUDE.sub(lambda m: _read(f"lib/{m.group(1)}").replace("NAME", m.group(2) or "NAME"), text)
 
 
 def _fields(kernel: str, declared: list[tuple[str, str]]) -> tuple[Field, ...]:

@@ -17,26 +17,8 @@ struct Params {
 }
 
 //#include broadcast_four
-
-fn a_fetch(i: u32) -> a_t4 {
-    if (p.a_read == SAME) { return a_quad(i); }
-    if (p.a_read == ONE) { return a_t4(a_at(0u)); }
-    let first = operand_index(4u * i, p.a_strides);
-    if (p.a_read == ALIKE) { return a_t4(a_at(first)); }
-    if (p.a_read == RUN) { return a_quad(first / 4u); }
-    let at = operand_indices(first, i, p.a_strides);
-    return a_t4(a_at(at.x), a_at(at.y), a_at(at.z), a_at(at.w));
-}
-
-fn b_fetch(i: u32) -> b_t4 {
-    if (p.b_read == SAME) { return b_quad(i); }
-    if (p.b_read == ONE) { return b_t4(b_at(0u)); }
-    let first = operand_index(4u * i, p.b_strides);
-    if (p.b_read == ALIKE) { return b_t4(b_at(first)); }
-    if (p.b_read == RUN) { return b_quad(first / 4u); }
-    let at = operand_indices(first, i, p.b_strides);
-    return b_t4(b_at(at.x), b_at(at.y), b_at(at.z), b_at(at.w));
-}
+//#include operand_fetch a
+//#include operand_fetch b
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
