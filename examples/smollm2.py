@@ -44,9 +44,15 @@ def main() -> None:
     console.print(f"[bold]> {question}[/]")
 
     served: Counter[int] = Counter()
-    for piece in session.stream([{"role": "user", "content": question}], max_new_tokens=96, temperature=0):
+
+    def count(*_: object) -> None:
         served[method.live_shapes["input0"][1]] += 1
+
+    messages = [{"role": "user", "content": question}]
+    for piece in session.stream(messages, max_new_tokens=96, temperature=0, on_prefill=count):
         console.print(piece.text, end="", highlight=False, soft_wrap=True)
+        if not piece.finish_reason:
+            count()  # the call for the next token has begun
     console.print(f"\n\n{piece.stats}", style="dim")
 
     table = Table("live S", "calls", title="live shapes of the graph", title_justify="left")
