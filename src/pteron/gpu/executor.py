@@ -267,7 +267,7 @@ class Executor:
         return None
 
     def run_and_stage(self, state: State, after: Sequence[Copy]) -> Submission:
-        """Run, and copy to a staging buffer. The next call may well be the same."""
+        """Run, and copy to a staging buffer. If calls repeat, the next one is recorded now."""
         return state.ahead.submit(self.device, self._version, self.commands(state), after)
 
     def close(self) -> None:

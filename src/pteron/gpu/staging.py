@@ -79,7 +79,7 @@ class StagingPool:
         return staging
 
     def _free(self) -> Staging | None:
-        # The last one that was used comes first: then repeated calls are the same, and are recorded ahead.
+        # Take the last used one first. Then repeated calls use the same buffer, and can be recorded ahead.
         for staging in reversed(self._all):
             if staging.unread is None:
                 return staging

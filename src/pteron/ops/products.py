@@ -22,7 +22,7 @@ from pteron.ir.rule import GPU, SOFTWARE, SUBGROUP, WORKGROUP, Dispatch, Grid, R
 FEW_ROWS = 16  # up to this many rows, teams are faster than tiles, because most rows of a tile would be empty
 FEW_PACKED_ROWS = 8  # the same for packed weights, which a team unpacks again for every four rows
 FEW_SUBGROUP_ROWS = 8
-TILE_COST = 5  # of a tile of a subgroup, besides that of its rows, in rows
+TILE_COST = 5  # a tile of a subgroup has a fixed cost: as much as five more rows
 MIN_TILE_ROWS = 16  # a convolution with fewer rows (channels of a group) would leave most of a tile empty
 MANY_ELEMENTS = 128 * 64 * 64  # an output with this many elements has enough large tiles to keep a GPU busy
 
