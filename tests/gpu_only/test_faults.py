@@ -130,11 +130,27 @@ del program
 os._exit(0)
 """
 
+# wgpu-py's device, in a cycle of references that Pteron knows nothing about.
+FORK_WITH_GARBAGE = """
+import gc, os, sys
+import pteron
+gc.disable()
+garbage = [pteron.load(sys.argv[1]).device._device]
+garbage.append(garbage)
+del garbage
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+gc.collect()
+os._exit(0)
+"""
+
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_child_can_drop_a_program():
+@pytest.mark.parametrize("text", [FORK_LATER, FORK_WITH_GARBAGE], ids=["program", "garbage"])
+def test_a_forked_child_can_drop(text):
     """As workers of multiprocessing may at any time. Like them it ends by os._exit: Mesa fails in exit."""
-    command = [sys.executable, "-c", FORK_LATER, str(DATA / "emb_dyn.pte")]
+    command = [sys.executable, "-c", text, str(DATA / "emb_dyn.pte")]
     with subprocess.Popen(command, start_new_session=True) as process:
         try:
             assert process.wait(60) == 0

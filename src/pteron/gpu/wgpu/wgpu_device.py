@@ -6,7 +6,6 @@ Only this class creates buffers, pipelines and bind groups, so its counters are 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import threading
 import weakref
@@ -118,8 +117,6 @@ class WgpuDevice:
     def after_fork(self) -> None:
         """Called in the child after a fork. The child must not use this device."""
         self.lock = threading.RLock()  # a thread of the parent may hold the old lock
-        # Never release it here, not even at the end of the process: the driver would wait for its threads.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._device))
         self._unusable = lambda: DeviceError(
             "this program was loaded in the parent process, and a GPU device cannot be used after a fork: "
             + SPAWN
@@ -316,7 +313,13 @@ def _check_not_forked() -> None:
 
 
 def _mark_forked() -> None:
-    _History.was_forked_after_opening = _History.has_opened
+    if not _History.has_opened:
+        return
+    _History.was_forked_after_opening = True
+    # The child never releases a GPU object, not even one that is garbage by now: the driver would wait for
+    # its threads.
+    for kind in (wgpu.classes.GPUObjectBase, wgpu.classes.GPUAdapter):
+        kind.__del__ = lambda _: None
     for device in _open_devices:
         device.after_fork()
 
