@@ -170,6 +170,16 @@ PACKED: dict[str, Callable[[int], list[Any]]] = {
         (2, 6, n, n + 1), (14, 3, 3, 3), bias=14, groups=2, padding=(1,)
     ),
     "window of padding": lambda n: conv((1, 2, n, n), (9, 2, 3, 3), padding=(3,), stride=(2,)),
+    "few positions": lambda n: conv((n, 8, 3, 4), (36, 8, 3, 3), bias=36, stride=(2, 1), padding=(1, 2)),
+    "few positions, dilated": lambda n: conv(
+        (3, 6, n + 3, 4), (68, 6, 2, 2), dilation=(3, 2), padding=(1, 0), stride=(1, 2)
+    ),
+    "few positions, pointwise": lambda n: conv((3, 8, n, 2), (40, 8, 1, 1), bias=40),
+    "one position": lambda n: conv((4 * n, 12, 1, 1), (8, 12, 1, 1), bias=8),
+    "one position of 1d": lambda n: conv((n, 12, 3), (8, 12, 3), bias=8),
+    "3d in whole quads": lambda n: conv(
+        (2, 4, n, n + 4, 5), (20, 4, 2, 3, 3), bias=20, padding=(1, 0, 2), stride=(2, 1, 1), dilation=(2,)
+    ),
     "pointwise, whole quads at times": lambda n: conv((3, 5, n, 6), (32, 5, 1, 1), bias=32),
 }
 
@@ -183,9 +193,11 @@ def test_packed_weights(routed: Device, case: str) -> None:
 
 
 @pytest.mark.parametrize("low, high", [(-0.3, 0.4), (0.0, None), (None, 0.25)])
-def test_packed_clamp(routed: Device, low: float | None, high: float | None) -> None:
+@pytest.mark.parametrize("few", [False, True])
+def test_packed_clamp(routed: Device, low: float | None, high: float | None, few: bool) -> None:
     def make(n: int) -> list[Any]:
-        return packed([*conv((1, 3, n, n + 3), (18, 3, 3, 3), bias=18, padding=(1,)), low, high])
+        image, weight = ((n, 4, 2, 2), (20, 4, 3, 3)) if few else ((1, 3, n, n + 3), (18, 3, 3, 3))
+        return packed([*conv(image, weight, bias=weight[0], padding=(1,)), low, high])
 
     check_rule(routed, "pteron.packed_convolution", make, unpacked)
 

@@ -26,6 +26,7 @@ from pteron.ir.rule import (
     numel,
     op,
 )
+from pteron.ops.conv_rows import row_offers
 from pteron.ops.depthwise import depthwise_offers
 from pteron.ops.elementwise import F32_MAX
 from pteron.ops.matmul import all_float32
@@ -203,6 +204,8 @@ class Convolution:
         offers = []
         if filters.packed and x.dtype.is_float:
             offers += unfolded_offers(bindings, self.window, groups, extent, ending)
+        if filters.packed and is_float32 and groups == 1:
+            offers += row_offers(bindings, self.window, ending)
         if not filters.transposed and most >= MIN_TILE_ROWS and x.dtype.is_float:
             ragged = out.dtype.itemsize == 4
             flags = {**layout, **stores(not ragged), "POINTWISE": self.window.is_pointwise}

@@ -86,6 +86,7 @@ SUBGROUP_FOUR_ROWS = KernelKind("subgroup four rows", SOFTWARE, (SUBGROUP,), _up
 SUBGROUP_FEW_ROWS = KernelKind("subgroup few rows", SOFTWARE, (SUBGROUP,), _up_to(FEW_SUBGROUP_ROWS))
 SUBGROUP_TALL = KernelKind("tall subgroup gemm", SOFTWARE, (SUBGROUP,), _fills_tall_tiles)
 SUBGROUP_GEMM = KernelKind("subgroup gemm", SOFTWARE, (SUBGROUP,))
+SUBGROUP_POSITIONS = KernelKind("rows subgroup gemm", SOFTWARE, (SUBGROUP,))
 SUBGROUP_UNFOLDED = KernelKind("unfolded subgroup gemm", SOFTWARE, (SUBGROUP,))
 # Teams: the lanes divide the depth of a few columns.
 TEAM_GEMV = KernelKind("team gemv", GPU, (), _is_one_row)
@@ -109,6 +110,7 @@ ORDER = (
     SUBGROUP_FOUR_ROWS,
     SUBGROUP_FEW_ROWS,
     SUBGROUP_TALL,
+    SUBGROUP_POSITIONS,
     SUBGROUP_GEMM,
     SUBGROUP_UNFOLDED,
     TEAM_GEMV,

@@ -387,10 +387,12 @@ for outs in (8, 16):
     sample("et_vk.conv_with_clamp", lambda n, o=outs: [
         X(n, 4, 6, 6), T((o, 4, 1, 1), fixed=True), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, 0.0, 6.0,
         X(n, o, 6, 6)])  # fmt: skip
-for groups, ins, outs, window in ((1, 4, 8, 3), (1, 4, 18, 1), (4, 4, 4, 3), (2, 4, 14, 3), (1, 4, 40, 3)):
-    sample("pteron.packed_convolution", lambda n, g=groups, i=ins, o=outs, w=window: [
-        X(n, i, 6, 6), T((i // g, w, w, o), fixed=True), T((o,), fixed=True), [1, 1], [w // 2] * 2, [1, 1], g,
-        0.0, None, X(n, o, 6, 6)])  # fmt: skip
+for groups, ins, outs, window, size in (
+    (1, 4, 8, 3, 6), (1, 4, 18, 1, 6), (4, 4, 4, 3, 6), (2, 4, 14, 3, 6), (1, 4, 40, 3, 6), (1, 4, 40, 3, 2),
+):  # fmt: skip
+    sample("pteron.packed_convolution", lambda n, g=groups, i=ins, o=outs, w=window, s=size: [
+        X(n, i, s, s), T((i // g, w, w, o), fixed=True), T((o,), fixed=True), [1, 1], [w // 2] * 2, [1, 1], g,
+        0.0, None, X(n, o, s, s)])  # fmt: skip
 for d in (1, 2, 3):
     sizes = (6,) * d
     half, window, none = (3,) * d, [2] * d, [0] * d

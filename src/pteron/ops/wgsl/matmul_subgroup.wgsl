@@ -6,6 +6,7 @@
 @group(0) @binding(3) var<storage, read_write> y: array<ELEMENT>;    // [batch, rows, columns]
 @group(0) @binding(4) var<uniform> p: Params;
 
+//#include product
 //#include finish_four
 
 fn bias_of(column: u32) -> vec4<f32> { return vec4<f32>(); }

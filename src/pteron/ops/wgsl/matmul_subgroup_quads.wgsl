@@ -6,6 +6,7 @@
 @group(0) @binding(3) var<storage, read_write> y: array<y_word>;     // [batch, rows, columns]
 @group(0) @binding(4) var<uniform> p: Params;
 
+//#include product
 //#include finish_quads
 
 //#include subgroup_product

@@ -2,7 +2,6 @@
 // exchange them. One invocation computes ROWS (1, or 8 * EIGHTS) rows of four neighbouring columns. Unless RAGGED,
 // rows of both operands are whole quads. Needs subgroups of at least eight lanes. A step reads little, because
 // software adapters make long code of every load, and the loop must fit in the code cache.
-//#include product
 //#include eight_rows
 
 // Four steps in depth of a row of a, from an element on.
