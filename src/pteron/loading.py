@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pteron.async_program import AsyncProgram, off_loop
+from pteron.browser import IN_BROWSER
 from pteron.devices import Adapter, Device, open_device, open_device_async
 from pteron.fetching import fetched
 from pteron.ir.values import Graph
@@ -37,6 +38,7 @@ class _Options:
     max_nodes: int = MAX_NODES
     kv_dtype: str | None = None
     segments: int | Batching | None = None
+    wait: bool = True
 
     def __post_init__(self) -> None:
         if self.fuse is not None:  # it may be read only once
@@ -54,6 +56,7 @@ def load(
     max_nodes: int = MAX_NODES,
     kv_dtype: str | None = None,
     segments: int | Batching | None = None,
+    wait: bool = True,
     progress: Callable[[float, str], None] | None = None,
 ) -> Program:
     """Load a `.pte` program onto a GPU.
@@ -64,7 +67,7 @@ def load(
         device: An adapter's index or part of its name, or an open device. Default: the best adapter.
         fuse: The fusion passes to run, by name. Default: all. `()` runs none.
         tune: Whether to time the kernels if there are no measurements on this device yet (see `pteron tune`).
-            Default: on GPUs only, not on software adapters.
+            Default: on GPUs only, not on software adapters, and not with `wait=False`.
         choice: Which kernels to use. Default: those that were measured to be the fastest on this device.
         max_nodes: The maximum number of nodes in all methods together. A small file can ask for millions of
             nodes with nested loops. Raise the limit only for files that you trust.
@@ -72,6 +75,9 @@ def load(
             the file.
         segments: The largest number of sequences that one call may run (see `SegmentedMethod.submit_many`).
             Each of them has its own KV caches. `Batching` has more options.
+        wait: Whether the first use of a method waits until all its kernels are compiled. With False, it waits
+            only for one kernel of each operator. A thread compiles the others, which are faster at some
+            shapes. Until they are ready (`program.ready`, `program.wait_ready()`), calls run without them.
         progress: A function that is called while a method is loaded, at its first use, with the finished
             share of the kernels (0 to 1) and the name of the step.
 
@@ -91,7 +97,7 @@ def load(
         ```
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
-    lowered = _lower(source, paths, _Options(fuse, tune, choice, max_nodes, kv_dtype, segments))
+    lowered = _lower(source, paths, _Options(fuse, tune, choice, max_nodes, kv_dtype, segments, wait))
     with _closed_on_failure(lowered.file):
         if device is not None and not isinstance(device, (str, int, Adapter)):
             return _program(lowered, device, owns_device=False, progress=progress)
@@ -115,7 +121,7 @@ async def load_async(
             the first use of a method.
         data_path: The `.ptd` file or files with weights that are stored outside the program, likewise.
         device: As for `load`. In a browser: an open device, `"high-performance"` or `"low-power"`.
-        **options: The other options of `load`.
+        **options: The other options of `load`. In a browser, `wait=False` has no effect.
 
     Returns:
         The program. It owns GPU memory until `close()`, or until the end of an `async with` block.
@@ -192,6 +198,8 @@ def _program(
         wrong=known.wrong if known else None,
         tuner=tuner,
         progress=progress,
+        # To measure kernels, all are compiled. A browser has no threads.
+        wait=lowered.options.wait or tuner is not None or IN_BROWSER,
         origin=origin,
     )
     _tell_wrong_routes(program)
@@ -203,7 +211,7 @@ def _measurements(device: Device, options: _Options) -> tuple[Choice | None, Tun
     if options.choice is not None or device.adapter is None:
         return options.choice, None
     known = tuning.read(device.adapter)
-    if not (not device.is_software if options.tune is None else options.tune):
+    if not (not device.is_software and options.wait if options.tune is None else options.tune):
         return known, None
     from pteron.measure.trials import Trials  # needs numpy and wgpu
 

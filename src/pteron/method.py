@@ -46,6 +46,7 @@ class Method:
         self.name = self.graph.name
         self.program = program
         self._closed = False
+        self._executor: Executor = None  # type: ignore[assignment]
         self.open_on(live, device, weights)
         self._elements = input_elements(self._live)
         self._indices = index_inputs(self._live)
@@ -57,14 +58,18 @@ class Method:
 
     def open_on(self, live: LiveGraph, device: Device, weights: Placement) -> None:
         """Create everything that the method needs on a device. States of an earlier device are lost."""
-        executor = Executor(live, device, weights, getattr(self.program, "progress", None))
+        program = self.program
+        progress, wait = getattr(program, "progress", None), getattr(program, "waits", True)
+        executor = Executor(live, device, weights, progress, wait)
         try:
             spare = State(executor)
-            executor.warm_up(spare)
+            executor.warm_up()
             executor.start()
         except BaseException:
             executor.close()
             raise
+        if self._executor is not None:
+            self._executor.stop()  # the device of this one is lost
         self.device, self._live, self._executor = device, live, executor
         self._default_state: State | None = None
         self._spare_state: State | None = spare  # used by the first caller that needs a state
@@ -397,6 +402,25 @@ class Method:
         state.check_open()
 
     # -- information ----------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Whether all kernels are compiled. Always true if the program was loaded with `wait=True`."""
+        late = self._executor.late
+        return late is None or late.ready
+
+    def wait_ready(self, timeout: float | None = None) -> None:
+        """Wait until all kernels are compiled.
+
+        Args:
+            timeout: The maximum seconds to wait.
+
+        Raises:
+            DeviceError: A kernel cannot be compiled, or the time was not enough.
+        """
+        self.device.check_usable()
+        if self._executor.late is not None:
+            self._executor.late.wait(timeout)
 
     @property
     def live_shapes(self) -> dict[str, Live]:

@@ -57,12 +57,13 @@ class Program:
         wrong: WrongRoutes | None = None,
         tuner: Tuner | None = None,
         progress: Callable[[float, str], None] | None = None,
+        wait: bool = True,
         origin: Callable[[Any], tuple[Callable[..., Program], tuple[Any, ...]]] | None = None,
     ) -> None:
         """Call `pteron.load` instead.
 
         graphs: the result of `lower_all`. wrong: routes to avoid on this device. origin: how to load the
-        program again, on a given device.
+        program again, on a given device. wait: whether a method waits until all its kernels are compiled.
         """
         self.file = file
         self.device = device
@@ -71,6 +72,7 @@ class Program:
         self._wrong = wrong
         self._tuner = tuner
         self.progress = progress  # is told how much of a method is compiled
+        self.waits = wait
         self._origin = origin
         self._planned = _plan_all(graphs, device.route_features, choice, wrong)
         self._weights = Placement(device, host.convert_constant)
@@ -109,6 +111,27 @@ class Program:
                     self.unload(name)
                     raise
             return self._methods[name]
+
+    @property
+    def ready(self) -> bool:
+        """Whether all kernels of the methods that were used are compiled. See `load(wait=False)`."""
+        return all(method.ready for method in self._used_methods())
+
+    def wait_ready(self, timeout: float | None = None) -> None:
+        """Wait until all kernels of the methods that were used are compiled.
+
+        Args:
+            timeout: The maximum seconds to wait for each method.
+
+        Raises:
+            DeviceError: A kernel cannot be compiled, or the time was not enough.
+        """
+        for method in self._used_methods():
+            method.wait_ready(timeout)
+
+    def _used_methods(self) -> list[Method]:
+        with self._lock:
+            return list(self._methods.values())
 
     def has_loaded(self, name: str) -> bool:
         """Whether a method was used before."""

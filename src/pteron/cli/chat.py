@@ -41,6 +41,7 @@ def chat(
     ] = None,
     context: language.Context = 0,
     kv_dtype: language.KvDtype = language.KvType.f16,
+    no_wait: language.NoWait = False,
     policy: sampling_flags.ContextPolicy = Policy.shift,
     allow_special: language.AllowSpecial = False,
     tokenizer: language.TokenizerPath = None,
@@ -51,7 +52,9 @@ def chat(
     prepare_file(session)
     options = flags.options()
     options["context_policy"] = policy.value
-    with opened(ModelSource(located(model, from_hub), tokenizer, data, device, context, kv_dtype)) as llm:
+    place = located(model, from_hub)
+    source = ModelSource(place, tokenizer, data, device, context, kv_dtype, wait=not no_wait)
+    with opened(source) as llm:
         llm.chat_prompt([{"role": "user", "content": "?"}])  # a model without a template is refused here
         talk = Conversation(llm, options, allow_special)
         if sys.stdin.isatty():

@@ -50,6 +50,7 @@ def generate(
     allow_special: language.AllowSpecial = False,
     context: language.Context = 0,
     kv_dtype: language.KvDtype = language.KvType.f16,
+    no_wait: language.NoWait = False,
     policy: sampling_flags.ContextPolicy = Policy.stop,
     echo: Annotated[bool, typer.Option("--echo", help="Print the prompt before the answer.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No statistics after the answer.")] = False,
@@ -68,7 +69,9 @@ def generate(
     given["schema"] = _schema(schema) if schema else None
     given["regex"] = regex
     given["grammar"] = grammar.read_text(encoding="utf-8") if grammar else None
-    with opened(ModelSource(located(model, from_hub), tokenizer, data, device, context, kv_dtype)) as llm:
+    place = located(model, from_hub)
+    source = ModelSource(place, tokenizer, data, device, context, kv_dtype, wait=not no_wait)
+    with opened(source) as llm:
         asked: Any = [{"role": "user", "content": text}] if chat else text
         stream = llm.stream(asked, allow_special=allow_special, **given)
         if as_json:

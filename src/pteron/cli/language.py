@@ -46,6 +46,10 @@ AllowSpecial: TypeAlias = Annotated[
 KvDtype: TypeAlias = Annotated[
     KvType, typer.Option("--kv-dtype", help="The type of stored keys and values. f32 takes twice the memory.")
 ]
+NoWait: TypeAlias = Annotated[
+    bool,
+    typer.Option("--no-wait", help="Begin before all kernels are compiled; the first answers are slower."),
+]
 DeviceName: TypeAlias = Annotated[
     str | None,
     typer.Option("-d", "-dev", "--device", help="An adapter's index, part of its name, or software."),
@@ -68,6 +72,7 @@ class ModelSource:
     kv_dtype: KvType = KvType.f16
     segments: int = 1  # conversations in one call of the program, if it can run several
     kv_memory: int | None = None  # the most bytes for their KV caches
+    wait: bool = True  # until all kernels are compiled
 
 
 @contextmanager
@@ -89,6 +94,7 @@ def opened(source: ModelSource) -> Iterator[LanguageModel]:
                 kv_dtype=source.kv_dtype.value,
                 segments=source.segments,
                 kv_memory=source.kv_memory,
+                wait=source.wait,
                 progress=report,
             )
         with llm:

@@ -76,6 +76,7 @@ def serve(
     policy: sampling_flags.ContextPolicy = Policy.stop,
     context: language.Context = 0,
     kv_dtype: language.KvDtype = language.KvType.f16,
+    no_wait: language.NoWait = False,
     tokenizer: language.TokenizerPath = None,
     data: common.DataPaths = None,
     device: language.DeviceName = None,
@@ -87,7 +88,8 @@ def serve(
     files = [located(model, from_hub) for model in models]
     most_nbytes = None if kv_memory is None else kv_memory << 20
     sources = [
-        ModelSource(file, tokenizer, data, device, context, kv_dtype, sessions, most_nbytes) for file in files
+        ModelSource(file, tokenizer, data, device, context, kv_dtype, sessions, most_nbytes, not no_wait)
+        for file in files
     ]
     say = progress_console()
     if host not in server.LOOPBACK and api_key is None:

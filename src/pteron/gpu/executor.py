@@ -1,6 +1,7 @@
 """A method on the GPU: buffers, bind groups and parameters are created once; commands follow the plan.
 
-Every route of every node is compiled and bound at load. A call writes the changed parameters in one write,
+Every route of every node is compiled and bound at load, or some of them later, while calls already run (see
+`late_kernels`). A call writes the changed parameters in one write,
 encodes the commands of the current plan, and submits once.
 """
 
@@ -13,6 +14,8 @@ from typing import Any, TypeAlias
 from pteron.errors import UnsupportedError
 from pteron.gpu.buffers import Buffers
 from pteron.gpu.device import BindGroup, Buffer, Command, Copy, Device, Pipeline, Submission
+from pteron.gpu.idle_runs import IdleRuns
+from pteron.gpu.late_kernels import LateKernels
 from pteron.gpu.params import INTEGER_NBYTES, Parameters
 from pteron.gpu.placement import Placement, is_zero
 from pteron.gpu.staging import StagingPool
@@ -21,29 +24,47 @@ from pteron.ir.dispatch import SOFTWARE, WIDE, Dispatch, Grid, Scratch
 from pteron.ir.live import LiveInt, LiveTensor
 from pteron.ir.values import Graph, Tensor, ValueId
 from pteron.ops import kernel as kernels
+from pteron.plan.late_routes import RouteKey, needed_first
 from pteron.plan.memory import aligned, plan_memory
 from pteron.plan.sweep import LiveGraph, NodePlan
 
 # The target of a binding: ("uniform", offset, nbytes), or ("storage", a tensor's id or (node, scratch)).
 Source: TypeAlias = tuple[Any, ...]
-Compiled: TypeAlias = tuple[kernels.Kernel, str, Pipeline]  # a kernel, its shader text, and its pipeline
 
 Progress: TypeAlias = Callable[[float, str], None]  # the finished share (0 to 1), and the name of the step
 COMPILING = "compiling kernels"
 
 
 @dataclass(slots=True, eq=False)
-class Site:
-    """One dispatch of one route of one node, with its pipeline and bind group."""
+class Shader:
+    """A kernel with its shader text and its pipeline. Nodes of the same form share it."""
 
-    label: str
     kernel: kernels.Kernel
     text: str
-    pipeline: Pipeline
+    pipeline: Pipeline = None  # None: not compiled yet
+
+    def compile(self, device: Device) -> None:
+        self.pipeline = device.pipeline(self.text, self.kernel.name, [b.kind for b in self.kernel.bindings])
+
+
+@dataclass(slots=True, eq=False)
+class Site:
+    """One dispatch of one route of one node, with its shader and bind group."""
+
+    label: str
+    shader: Shader
     slot: int  # offset of its Params in the parameter buffer
     sources: list[Source]
     uses_state: bool
-    group: BindGroup = None  # None: the state has the bind group
+    group: BindGroup = None  # None: the state has the bind group, or the shader is not compiled yet
+
+    @property
+    def kernel(self) -> kernels.Kernel:
+        return self.shader.kernel
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.shader.pipeline
 
 
 @dataclass(slots=True)
@@ -59,9 +80,18 @@ class Executor:
     """The GPU resources of a method."""
 
     def __init__(
-        self, live: LiveGraph, device: Device, weights: Placement, progress: Progress | None = None
+        self,
+        live: LiveGraph,
+        device: Device,
+        weights: Placement,
+        progress: Progress | None = None,
+        wait: bool = True,
     ) -> None:
-        """progress: is told the share of the kernels that are compiled. Half of the work is in `warm_up`."""
+        """progress: is told the share of the kernels that are compiled. Half of the work is in `warm_up`.
+
+        wait: whether every route is compiled now. If not, `start` starts a thread that compiles the routes
+        without which the method can run.
+        """
         self.live = live
         self.graph = live.graph
         self.results = self.graph.results
@@ -76,6 +106,9 @@ class Executor:
         self.sites: list[Site] = []
         self._states = {self.layout.storage[t.id] for t in self.graph.states}
         self._site_of: dict[tuple[int, str, int], Site] = {}
+        self._late_sites: dict[RouteKey, list[Site]] = {}  # for each late route, a site with each kernel
+        self._idle: IdleRuns | None = None
+        self.late: LateKernels | None = None  # None: all kernels were compiled at load
         self._version = 0  # of the list of commands; it counts the changes
         self._shown: list[list[tuple[Site, Grid]]] = [
             [] for _ in self.graph.nodes
@@ -91,48 +124,52 @@ class Executor:
             self.activations = [
                 owned.storage(nbytes, f"activation {i}") for i, nbytes in enumerate(self.memory.buffers)
             ]
-            self._make_sites()
+            self._make_sites(wait)
+            self._compile()
             self.params.allocate(owned)
             for site in self.sites:
-                if not site.uses_state:
+                if site.pipeline is not None and not site.uses_state:
                     site.group = self.bind(site, None)
             self.staging = StagingPool(owned, sum(aligned(tensor.max_nbytes) for tensor in self.results))
 
     # -- load -----------------------------------------------------------------------------------
 
-    def _make_sites(self) -> None:
-        known: dict[tuple[int, str, int], Compiled] = {}  # thirty equal layers have the same kernels
-        total = self._count_kernels()
+    def _make_sites(self, wait: bool) -> None:
+        shaders: dict[tuple[int, str, int], Shader] = {}  # thirty equal layers have the same kernels
+        late: dict[tuple[int, int, str], list[Site]] = {}
         for node, routes in zip(self.graph.nodes, self.live.routes, strict=True):
             form = self.live.form(node.index)
-            for route in routes:
+            first = {route.name for route in (routes if wait else needed_first(routes, self.live.wrong))}
+            for rank, route in enumerate(routes):
+                sites = []
                 for number, dispatch in enumerate(route.dispatches):
                     key = (form, route.name, number)
-                    if key not in known:
-                        known[key] = self._compile(dispatch)
-                        if self._progress:
-                            self._progress(len(known) / total / 2, COMPILING)
-                    site = self._make_site(dispatch, known[key], node.index, f"{node.label}, {route.name}")
-                    self.sites.append(site)
+                    if key not in shaders:
+                        shaders[key] = self._shader(dispatch)
+                    site = self._make_site(dispatch, shaders[key], node.index, f"{node.label}, {route.name}")
+                    sites.append(site)
                     self._site_of[node.index, route.name, number] = site
+                self.sites += sites
+                if route.name not in first:
+                    late.setdefault((rank, form, route.name), sites)
+        # The best routes of all nodes come first.
+        self._late_sites = {(form, name): late[rank, form, name] for rank, form, name in sorted(late)}
 
-    def _count_kernels(self) -> int:
-        return len(
-            {
-                (self.live.form(node), route.name, number)
-                for node, routes in enumerate(self.live.routes)
-                for route in routes
-                for number in range(len(route.dispatches))
-            }
-        )
-
-    def _compile(self, dispatch: Dispatch) -> Compiled:
+    def _shader(self, dispatch: Dispatch) -> Shader:
         kernel = kernels.load(dispatch.kernel, dispatch.defines)
-        text = shader_text(kernel, dispatch, self._wide)
-        return kernel, text, self.device.pipeline(text, kernel.name, [b.kind for b in kernel.bindings])
+        return Shader(kernel, shader_text(kernel, dispatch, self._wide))
 
-    def _make_site(self, dispatch: Dispatch, compiled: Compiled, node: int, label: str) -> Site:
-        kernel, text, pipeline = compiled
+    def _compile(self) -> None:
+        """Compile all shaders but those of late routes."""
+        late = {site.shader for sites in self._late_sites.values() for site in sites}
+        shaders = dict.fromkeys(site.shader for site in self.sites if site.shader not in late)
+        for number, shader in enumerate(shaders, 1):
+            shader.compile(self.device)
+            if self._progress:
+                self._progress(number / len(shaders) / 2, COMPILING)
+
+    def _make_site(self, dispatch: Dispatch, shader: Shader, node: int, label: str) -> Site:
+        kernel = shader.kernel
         slot = self.params.take(kernel.params_nbytes)
         sources: list[Source] = []
         uses_state = False
@@ -149,7 +186,7 @@ class Executor:
                 sources.append(("storage", storage))
             else:
                 sources.append(("storage", (node, bound.name)))
-        return Site(label, kernel, text, pipeline, slot, sources, uses_state)
+        return Site(label, shader, slot, sources, uses_state)
 
     def bind(self, site: Site, state: State | None) -> BindGroup:
         def resolve(source: Source) -> tuple[Buffer, int, int]:
@@ -171,30 +208,47 @@ class Executor:
         """The buffer that holds a tensor, for uploads and read-backs."""
         return self._buffer_of(self.layout.storage[tensor.id], state)
 
-    def warm_up(self, state: State) -> None:
-        """Run every pipeline once without work: some drivers finish compilation at the first use.
+    def is_state(self, source: Source) -> bool:
+        return source[0] == "storage" and source[1] in self._states
 
-        All parameters are still zero, and a kernel with zero elements writes nothing.
-        """
-        once = {site.pipeline: state.groups[site] if site.uses_state else site.group for site in self.sites}
+    def storage_buffer(self, storage: Any) -> Buffer:
+        """The buffer of a constant or an activation."""
+        return self._buffer_of(storage, None)
+
+    def warm_up(self) -> None:
+        """Run every pipeline once without work."""
+        once = {site.pipeline: site for site in self.sites if site.pipeline is not None}
         if once:
-            commands = [self.device.command(pipeline, group, (1, 1, 1)) for pipeline, group in once.items()]
-            self._warm_up(commands)
+            self._idle = IdleRuns(self)
+            self._run_idle(self._idle, list(once.values()))
+            if not self._late_sites:
+                self._end_idle_runs()
 
-    def _warm_up(self, commands: list[Command]) -> None:
+    def _end_idle_runs(self) -> None:
+        if self._idle is not None:
+            self._idle.close()
+            self._idle = None
+
+    def _run_idle(self, idle: IdleRuns, sites: list[Site]) -> None:
         progress = self._progress
         if progress is None:
-            self.device.warm_up(commands)
+            idle.run(sites)
             return
-        self.device.warm_up(commands, lambda count: progress(0.5 + count / len(commands) / 2, COMPILING))
+        idle.run(sites, lambda count: progress(0.5 + count / len(sites) / 2, COMPILING))
         progress(1.0, COMPILING)
 
     def start(self) -> None:
-        """Write the parameters of the plan at the largest shape."""
+        """Write the parameters of the plan at the largest shape. Then start to compile the late routes."""
         self.params.put_constants()
         self.live.stale_symints.update(map(ValueId, range(len(self.live.live))))
         self.live.stale_nodes.update(i for i, plan in enumerate(self.live.plans) if plan is not None)
         self.refresh()
+        if self._late_sites and self._idle is not None:  # a node with late routes has other routes, too
+            for key in self._late_sites:
+                self.live.late.add(key)
+            self.live.forget()  # the plan at the largest shape may use late routes
+            self.late = LateKernels(self.live, self.device, self._idle, self._late_sites)
+            self.late.start()
 
     # -- calls ----------------------------------------------------------------------------------
 
@@ -256,9 +310,17 @@ class Executor:
 
     def _command(self, launch: Launch, state: State) -> Command:
         site = launch.site
-        return self.device.command(
-            site.pipeline, state.groups[site] if site.uses_state else site.group, launch.grid
-        )
+        return self.device.command(site.pipeline, self._group(site, state), launch.grid)
+
+    def _group(self, site: Site, state: State) -> BindGroup:
+        """The bind group of a site. It is made at the first use if the shader was compiled late."""
+        if site.uses_state:
+            if site not in state.groups:
+                state.groups[site] = self.bind(site, state)
+            return state.groups[site]
+        if site.group is None:
+            site.group = self.bind(site, None)
+        return site.group
 
     def run(self, state: State, before: Sequence[Copy], after: Sequence[Copy]) -> Submission:
         commands = self.commands(state)
@@ -270,7 +332,14 @@ class Executor:
         """Run, and copy to a staging buffer. If calls repeat, the next one is recorded now."""
         return state.ahead.submit(self.device, self._version, self.commands(state), after)
 
+    def stop(self) -> None:
+        """End the thread that compiles late routes."""
+        if self.late is not None:
+            self.late.stop()
+
     def close(self) -> None:
+        self.stop()
+        self._end_idle_runs()
         self.staging.close()
         self._owned.free()
         self.activations.clear()

@@ -63,7 +63,9 @@ class State:
                 for tensor in executor.graph.states
             }
             self.groups: dict[Site, BindGroup] = {
-                site: executor.bind(site, self) for site in executor.sites if site.uses_state
+                site: executor.bind(site, self)
+                for site in executor.sites
+                if site.uses_state and site.pipeline is not None
             }
             self._owned = owned
             self.nbytes = owned.nbytes

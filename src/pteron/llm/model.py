@@ -44,6 +44,7 @@ def load(
     kv_dtype: str = "f16",
     segments: int = 1,
     kv_memory: int | None = None,
+    wait: bool = True,
     progress: Callable[[float, str], None] | None = None,
 ) -> LanguageModel:
     """Load a language model.
@@ -65,6 +66,8 @@ def load(
             the KV caches of all of them is taken at load. A program that mixes the tokens of a call runs one
             conversation at a time.
         kv_memory: The most bytes for these KV caches. If they are not enough, there are fewer segments.
+        wait: Whether to wait until all kernels are compiled. With False, the first answers begin earlier and
+            are slower. `llm.program.ready` says when the rest is compiled. See `pteron.load`.
         progress: A function that is called during a conversion, and then while kernels are compiled, with the
             finished share (0 to 1) and the name of the current step. Default: a bar in notebooks.
 
@@ -95,6 +98,7 @@ def load(
             device=device,
             kv_dtype=kv_dtype,
             segments=batching,
+            wait=wait,
             progress=progress or NotebookBar("loading").share,
         )
     except BaseException:
@@ -124,6 +128,7 @@ def load(
             "kv_dtype": kv_dtype,
             "segments": segments,
             "kv_memory": kv_memory,
+            "wait": wait,
         }
         model.origin = partial(_load_again, portable_source(given), options)
         return model

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import heappop, heappush
 from math import inf
 from typing import Any, cast
@@ -29,6 +30,7 @@ from pteron.ir.live import ContentRule, Guard, Live, LiveInt, LiveResult, LiveTe
 from pteron.ir.problems import CannotRun, Problem, unsupported
 from pteron.ir.values import Arg, Graph, Node, Shape, SymInt, Tensor, Value, ValueId
 from pteron.plan.dependencies import consumers, kernel_integers, planning_values, watchers
+from pteron.plan.late_routes import LateRoutes
 from pteron.plan.memory import Layout
 from pteron.plan.routes import (
     Choice,
@@ -116,6 +118,7 @@ class LiveGraph:
         self.features = frozenset(features)
         self.choice = choice
         self.wrong = wrong or {}
+        self.late = LateRoutes()
         # The wrong routes that nodes have, with the operators of the nodes.
         self.avoided: dict[str, set[str]] = {}
         self.unavoidable: dict[str, set[str]] = {}  # at some shapes, no other route fits
@@ -372,9 +375,14 @@ class LiveGraph:
         routes = usable_routes(node, runnable, self.choice)
         if self._building and self.wrong:
             self._note_wrong(node.name, runnable, routes)
-        route = choose(
-            node, routes, lambda: self._live_shapes(node, found.outputs.values()), self.choice, self.wrong
-        )
+
+        def first(usable: list[Route]) -> Route | None:
+            shapes = partial(self._live_shapes, node, found.outputs.values())
+            return choose(node, usable, shapes, self.choice, self.wrong)
+
+        route, form = first(routes), self.form(node.index)
+        if route is not None and self.late.lacks((form, route.name)):
+            route = first(self.late.ready(form, routes))
         if routes and route is None:
             raise OpError("no kernel fits these shapes")
         dispatches = route.dispatches if route else []

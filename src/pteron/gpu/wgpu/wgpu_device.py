@@ -92,6 +92,7 @@ class WgpuDevice:
         self.timed: Callable[[Any, Iterable[Command]], None] | None = None  # set while kernels are timed
         self._buffers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._pipelines: dict[str, Any] = {}
+        self._compiling = threading.Lock()  # a text is compiled once, also if two threads ask for it
         self._layouts: dict[Any, Any] = {}  # of the bind group of each pipeline
         self._unusable: Callable[[], PteronError] | None = None
         _open_devices.add(self)
@@ -197,12 +198,13 @@ class WgpuDevice:
 
     def pipeline(self, source: str, label: str, kinds: Sequence[str]) -> Any:
         """The compute pipeline of a shader text, compiled once. `kinds` is the type of each binding."""
-        known = self._pipelines.get(source)
-        if known is None:
-            with wgpu_errors(f"kernel {label}"):
-                known = self._pipelines[source] = self._compile(source, label, kinds)
-            self.compilations += 1
-        return known
+        with self._compiling:
+            known = self._pipelines.get(source)
+            if known is None:
+                with wgpu_errors(f"kernel {label}"):
+                    known = self._pipelines[source] = self._compile(source, label, kinds)
+                self.compilations += 1
+            return known
 
     def _compile(self, source: str, label: str, kinds: Sequence[str]) -> Any:
         entries = [
