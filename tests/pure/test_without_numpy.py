@@ -14,7 +14,7 @@ from pteron.arrays import HostArray, numpy_arrays, plain_arrays
 from pteron.errors import InputError, PteronError
 from pteron.ir.dtypes import HOST_TYPES, DType
 from pteron.ir.live import ContentRule
-from pteron.ir.values import Constant, Element, Graph, Joined, Tensor
+from pteron.ir.values import BatchNorm, Constant, Element, Folded, Graph, Joined, Tensor
 from pteron.pte.bytesource import ByteSource
 from tests.support import DATA
 
@@ -148,6 +148,35 @@ def test_joined_constants_are_converted_to_the_same_bytes(axis: int) -> None:
     whole = np.concatenate(arrays, axis)
     joined = graph.tensor(DType.float32, whole.shape, "all", Joined(parts, axis))
     assert plain_arrays.convert_constant(joined) == numpy_arrays.convert_constant(joined) == whole.tobytes()
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("is_added", [False, True])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_folded_norms_are_converted_to_the_same_bytes(axis: int, is_added: bool, is_whole: bool) -> None:
+    graph, random = Graph("g"), np.random.default_rng(0)
+
+    def tensor(*shape: int) -> tuple[Tensor, Any]:
+        values = random.random(shape).astype(np.float32)
+        return constant(graph, values, "float32", DType.float32), values.astype(np.float64)
+
+    (mean, m), (variance, v), (weight, w), (bias, b) = (tensor(3) for _ in range(4))
+    shape = [2, 2, 2]
+    shape[axis] = 3
+    source, s = tensor(*((3,) if is_added else shape))
+    norm = BatchNorm(weight if is_whole else None, bias if is_whole else None, mean, variance, 0.1)
+    factor = (w if is_whole else 1) / np.sqrt(v + 0.1)
+    along = [3 if d == axis else 1 for d in range(3)]
+    if not is_whole:
+        source, s = None, np.zeros(3) if is_added else np.ones(along)  # type: ignore[assignment]
+    added = (s - m) * factor + (b if is_whole else 0) if is_added else None
+    want = s * factor.reshape(along) if added is None else added
+    folded = graph.tensor(
+        DType.float32, want.shape, "folded", Folded(source, axis * (not is_added), norm, is_added)
+    )
+    made = numpy_arrays.convert_constant(folded)
+    assert np.allclose(np.frombuffer(made, np.float32).reshape(want.shape), want, 1e-6)
+    assert plain_arrays.convert_constant(folded) == made
 
 
 def test_integers_beyond_32_bits_are_refused_in_constants() -> None:

@@ -24,7 +24,7 @@ from pteron.gpu.placement import check_size
 from pteron.ir.dispatch import describe
 from pteron.ir.dtypes import DType, array_type
 from pteron.ir.live import ContentRule
-from pteron.ir.values import Constant, Element, Joined, Shape, Tensor, numel
+from pteron.ir.values import Constant, Element, Folded, Joined, Shape, Tensor, numel
 
 
 def kind_of(inputs: Iterable[Any]) -> Callable[[Any, str], Any]:
@@ -187,6 +187,8 @@ def _row_major(tensor: Tensor) -> np.ndarray[Any, Any]:
     constant = tensor.constant
     if isinstance(constant, Joined):
         return np.concatenate([_row_major(part) for part in constant.parts], constant.axis)
+    if isinstance(constant, Folded):
+        return _folded(constant, tensor.max_shape)
     assert isinstance(constant, Constant)
     check_size(tensor, constant)
     shape, dtype = tensor.max_shape, tensor.dtype
@@ -199,6 +201,21 @@ def _row_major(tensor: Tensor) -> np.ndarray[Any, Any]:
     if not exact and not np.array_equal(narrow, array):
         raise UnsupportedError(f"constant {tensor.name} has integers beyond 32 bits, which WebGPU lacks")
     return narrow
+
+
+def _folded(constant: Folded, shape: Shape) -> np.ndarray[Any, Any]:
+    def numbers(tensor: Tensor | None, missing: float) -> np.ndarray[Any, Any]:
+        return np.array(missing) if tensor is None else _row_major(tensor).astype(np.float64)
+
+    norm = constant.norm
+    along = [-1 if d == constant.axis else 1 for d in range(len(shape))]
+    factor = numbers(norm.weight, 1.0) / np.sqrt(numbers(norm.variance, 1.0) + norm.eps)
+    if constant.is_added:
+        source = numbers(constant.source, 0.0).reshape(-1)
+        made = (source - numbers(norm.mean, 0.0)) * factor + numbers(norm.bias, 0.0)
+    else:
+        made = numbers(constant.source, 1.0) * factor.reshape(along)
+    return np.asarray(made, np.float32)
 
 
 def read_element(element: Element, array: Any) -> int:

@@ -6,9 +6,9 @@ It accepts and refuses the same values as `numpy_arrays`, with the same errors. 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
-from itertools import product
-from math import isnan
+from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle, product
+from math import isnan, sqrt
 from typing import Any
 
 from pteron.arrays.host_array import HostArray, elements, packed, typed_view
@@ -18,7 +18,7 @@ from pteron.gpu.placement import check_size
 from pteron.ir.dispatch import describe
 from pteron.ir.dtypes import DType, array_type, host_itemsize
 from pteron.ir.live import ContentRule
-from pteron.ir.values import Constant, Element, Joined, Shape, Tensor, numel
+from pteron.ir.values import Constant, Element, Folded, Joined, Shape, Tensor, numel
 
 _RANKS = ("bool", "uint", "int", "float", "complex")  # a kind can become a later kind
 _BITS = {1: "B", 2: "H", 4: "I", 8: "Q"}  # formats for elements that are moved, by their size
@@ -160,6 +160,8 @@ def _row_major(tensor: Tensor) -> bytes:
     constant = tensor.constant
     if isinstance(constant, Joined):
         return _joined([(part, _row_major(part)) for part in constant.parts], constant.axis)
+    if isinstance(constant, Folded):
+        return _folded(constant, tensor.max_shape)
     assert isinstance(constant, Constant)
     check_size(tensor, constant)
     itemsize = host_itemsize(constant.host_type)
@@ -167,6 +169,26 @@ def _row_major(tensor: Tensor) -> bytes:
     if constant.dim_order and constant.dim_order != tuple(range(len(constant.dim_order))):
         data = _in_order(data, itemsize, tensor.max_shape, constant.dim_order)
     return _narrowed(data, constant.host_type, tensor)
+
+
+def _folded(constant: Folded, shape: Shape) -> bytes:
+    channels = shape[constant.axis]
+
+    def numbers(tensor: Tensor | None, missing: float) -> Sequence[float]:
+        return [missing] * channels if tensor is None else elements(memoryview(_row_major(tensor)), "float32")
+
+    norm = constant.norm
+    variances, weights = numbers(norm.variance, 1.0), numbers(norm.weight, 1.0)
+    factors = [w / sqrt(v + norm.eps) for w, v in zip(weights, variances, strict=True)]
+    if constant.is_added:
+        columns = (numbers(constant.source, 0.0), numbers(norm.mean, 0.0), factors, numbers(norm.bias, 0.0))
+        return bytes(packed([(x - m) * f + b for x, m, f, b in zip(*columns, strict=True)], "float32"))
+    inner = numel(shape[constant.axis + 1 :])
+    spread = [
+        factor for factor in factors for _ in range(inner)
+    ]  # those of one index of the dimensions before
+    source = numbers(constant.source, 1.0)
+    return bytes(packed([x * f for x, f in zip(source, cycle(spread), strict=False)], "float32"))
 
 
 def _joined(parts: list[tuple[Tensor, bytes]], axis: int) -> bytes:

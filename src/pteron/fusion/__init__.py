@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pteron.fusion import (
     add_rms_norm,
+    batch_norms,
     chains,
+    clamped_convolutions,
     dequantized_weights,
     large_weights,
     linear_weights,
@@ -17,6 +19,7 @@ from pteron.fusion import (
     rotary_cache,
     sibling_linears,
     spelled_attention,
+    unread_statistics,
 )
 from pteron.ir.values import Graph
 
@@ -26,7 +29,10 @@ PASSES: Mapping[str, Callable[[Graph], Graph]] = {
     "dequantized_weights": dequantized_weights.fuse,
     "sibling_linears": sibling_linears.fuse,
     "large_weights": large_weights.fuse,
+    "batch_norms": batch_norms.fuse,
+    "clamped_convolutions": clamped_convolutions.fuse,
     "packed_convolutions": packed_convolutions.fuse,
+    "unread_statistics": unread_statistics.fuse,
     "add_rms_norm": add_rms_norm.fuse,
     "rotary_cache": rotary_cache.fuse,
     "chains": chains.fuse,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pteron.fusion.edit import Replacement, Uses, rebuild
 from pteron.ir.constants import permuted_constant
-from pteron.ir.values import Constant, Graph, Node, Tensor, ValueId
+from pteron.ir.values import Constant, Folded, Graph, Node, Tensor, ValueId
 
 CONVOLUTION, CLAMPED = "aten.convolution.default", "et_vk.conv_with_clamp.default"
 PACKED = "pteron.packed_convolution"
@@ -41,4 +41,4 @@ def _constant_weight(node: Node, uses: Uses) -> Tensor | None:
     weight, transposed = node.args[1], node.args[6]
     if transposed or not isinstance(weight, Tensor) or len(weight.max_shape) < 3:
         return None
-    return weight if isinstance(weight.constant, Constant) and uses.is_settled(weight) else None
+    return weight if isinstance(weight.constant, (Constant, Folded)) and uses.is_settled(weight) else None

@@ -15,7 +15,7 @@ from pteron.errors import FormatError
 from pteron.gpu.buffers import Buffers
 from pteron.gpu.device import Buffer, Device
 from pteron.ir.dtypes import host_itemsize
-from pteron.ir.values import Constant, Joined, Tensor, numel
+from pteron.ir.values import Constant, Folded, Joined, Tensor, numel
 from pteron.plan.memory import aligned
 from pteron.pte.bytesource import ByteSource, Region, when_fetched
 
@@ -101,6 +101,8 @@ def _identity(tensor: Tensor) -> tuple[Any, ...]:
     constant = tensor.constant
     if isinstance(constant, Joined):
         return (constant.axis, *map(_identity, constant.parts))
+    if isinstance(constant, Folded):
+        return (constant,)
     assert constant is not None
     shape = tensor.max_shape if constant.dim_order else numel(tensor.max_shape)
     return (constant.data, constant.host_type, constant.dim_order, tensor.dtype, shape)
@@ -108,17 +110,21 @@ def _identity(tensor: Tensor) -> tuple[Any, ...]:
 
 def pieces(tensor: Tensor) -> Iterator[tuple[int, Region | Tensor]]:
     """The contents of a constant's buffer: (offset, a region of the file or a constant to convert)."""
-    joined = tensor.constant
-    if isinstance(joined, Constant):
+    constant = tensor.constant
+    if isinstance(constant, Constant):
         yield 0, _as_stored(tensor) or tensor
-    elif joined is not None and joined.axis == 0 and all(p.max_nbytes % 4 == 0 for p in joined.parts):
+    elif isinstance(constant, Joined) and constant.axis == 0 and _are_words(constant.parts):
         begin = 0
-        for part in joined.parts:
+        for part in constant.parts:
             for offset, piece in pieces(part):
                 yield begin + offset, piece
             begin += part.max_nbytes
     else:
         yield 0, tensor
+
+
+def _are_words(parts: Iterable[Tensor]) -> bool:
+    return all(part.max_nbytes % 4 == 0 for part in parts)
 
 
 def _stored(tensor: Tensor) -> list[tuple[int, Region]]:
@@ -130,11 +136,11 @@ def _stored(tensor: Tensor) -> list[tuple[int, Region]]:
 
 def sources(tensor: Tensor) -> Iterator[ByteSource]:
     """The files that have the bytes of a constant."""
-    if isinstance(tensor.constant, Joined):
+    if isinstance(tensor.constant, Constant):
+        yield tensor.constant.data.source
+    elif tensor.constant is not None:
         for part in tensor.constant.parts:
             yield from sources(part)
-    elif tensor.constant is not None:
-        yield tensor.constant.data.source
 
 
 def _as_stored(tensor: Tensor) -> Region | None:
@@ -164,7 +170,7 @@ def is_zero(tensor: Tensor) -> bool:
     constant = tensor.constant
     if isinstance(constant, Joined):
         return all(map(is_zero, dict.fromkeys(constant.parts)))
-    if constant is None:
+    if not isinstance(constant, Constant):
         return False
     view = constant.data.view
     zeros = bytes(_CHUNK)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pteron.ir.dtypes import host_itemsize
-from pteron.ir.values import Arg, Constant, Graph, Joined, Tensor, numel
+from pteron.ir.values import Arg, Constant, Folded, Graph, Joined, Tensor, numel
 
 
 def permutation(source: Tensor, dims: Arg) -> tuple[int, ...]:
@@ -21,10 +21,14 @@ def permutation(source: Tensor, dims: Arg) -> tuple[int, ...]:
 def permuted_constant(graph: Graph, source: Tensor, places: Sequence[int]) -> Tensor:
     """A constant with permuted dimensions. Only the order is stored; the bytes stay in place."""
     constant = source.constant
+    shape = tuple(source.max_shape[d] for d in places)
+    if isinstance(constant, Folded) and constant.source is not None:
+        inner = permuted_constant(graph, constant.source, places)
+        folded = replace(constant, source=inner, axis=places.index(constant.axis))
+        return graph.tensor(source.dtype, shape, f"{source.name}.permuted", folded)
     assert isinstance(constant, Constant)
     rank = len(source.max_shape)
     order = tuple(places.index(d) for d in constant.dim_order or range(rank))
-    shape = tuple(source.max_shape[d] for d in places)
     permuted = Constant(constant.data, constant.host_type, order)
     return graph.tensor(source.dtype, shape, f"{source.name}.permuted", permuted)
 

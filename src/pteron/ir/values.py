@@ -45,6 +45,37 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class BatchNorm:
+    """y = (x - mean) / sqrt(variance + eps) * weight + bias, with constants for every channel."""
+
+    weight: Tensor | None  # None: 1
+    bias: Tensor | None  # None: 0
+    mean: Tensor
+    variance: Tensor
+    eps: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Folded:
+    """A constant with a batch norm in it, which is computed at upload.
+
+    A source that is multiplied (a weight, or 1) gets the factor of its channel. One that is added (a bias,
+    or 0) goes through the whole norm.
+    """
+
+    source: Tensor | None
+    axis: int  # the dimension of the channels
+    norm: BatchNorm
+    is_added: bool
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        norm = self.norm
+        named = (self.source, norm.weight, norm.bias, norm.mean, norm.variance)
+        return tuple(tensor for tensor in named if tensor is not None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
     """A dense, row-major tensor, allocated for `max_shape`. Each call uses a live shape within it."""
 
@@ -52,7 +83,7 @@ class Tensor:
     dtype: DType
     max_shape: Shape
     name: str
-    constant: Constant | Joined | None = None
+    constant: Constant | Joined | Folded | None = None
 
     @property
     def max_nbytes(self) -> int:
@@ -145,7 +176,7 @@ class Graph:
     counts: dict[ValueId, Tensor] = field(default_factory=dict)
 
     def tensor(
-        self, dtype: DType, shape: Shape, name: str, constant: Constant | Joined | None = None
+        self, dtype: DType, shape: Shape, name: str, constant: Constant | Joined | Folded | None = None
     ) -> Tensor:
         """Add a tensor."""
         tensor = Tensor(ValueId(len(self.values)), dtype, shape, name, constant)

@@ -11,7 +11,19 @@ from pteron.ir.checks import OpError
 from pteron.ir.dtypes import DType
 from pteron.ir.op import OpSpec
 from pteron.ir.problems import Problem
-from pteron.ir.values import Arg, Constant, Graph, Joined, Node, Shape, SymInt, Tensor, ValueId, values_in
+from pteron.ir.values import (
+    Arg,
+    Constant,
+    Folded,
+    Graph,
+    Joined,
+    Node,
+    Shape,
+    SymInt,
+    Tensor,
+    ValueId,
+    values_in,
+)
 from pteron.lower.budget import Budget
 
 CAST = "pteron.cast"
@@ -34,7 +46,7 @@ class Builder:
         self._when: SymInt | None = None
 
     def tensor(
-        self, dtype: DType, shape: Shape, name: str, constant: Constant | Joined | None = None
+        self, dtype: DType, shape: Shape, name: str, constant: Constant | Joined | Folded | None = None
     ) -> Tensor:
         self.budget.add_steps()
         return self.graph.tensor(dtype, shape, name, constant)

@@ -7,6 +7,7 @@ reads one operand from the image. The other kernels compute every case.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from pteron.ir.rule import (
@@ -28,7 +29,6 @@ from pteron.ir.rule import (
 )
 from pteron.ops.conv_rows import row_offers
 from pteron.ops.depthwise import depthwise_offers
-from pteron.ops.elementwise import F32_MAX
 from pteron.ops.matmul import all_float32
 from pteron.ops.products import ANY, GEMM, MIN_TILE_ROWS, Extent, Offer, product_routes
 from pteron.ops.unfold import unfolded_offers
@@ -177,8 +177,8 @@ class Convolution:
         x, filters, out = self.x, self.filters, self.out
         weight, groups = filters.weight, filters.groups
         limits: dict[str, Number] = {
-            "low": -F32_MAX if self.low is None else max(self.low, -F32_MAX),
-            "high": F32_MAX if self.high is None else min(self.high, F32_MAX),
+            "low": -math.inf if self.low is None else self.low,
+            "high": math.inf if self.high is None else self.high,
         }
         params: dict[str, Number] = {
             "batch": batch,

@@ -66,6 +66,35 @@ def layer_norm(
     return _normalize(x, weight, bias, eps, outs, numel(lead), largest, channels=width, inner=1, whole=whole)
 
 
+@op("pteron.layer_norm", rows=RowWise(_layer_norm_rows))
+def layer_norm_alone(
+    x: LiveTensor,
+    normalized_shape: Shape,
+    weight: LiveTensor | None,
+    bias: LiveTensor | None,
+    eps: float,
+    out: LiveTensor,
+) -> list[Route]:
+    """A layer norm whose statistics nothing reads, see fusion/unread_statistics."""
+    return layer_norm(x, normalized_shape, weight, bias, eps, (out,))  # type: ignore[no-any-return]
+
+
+@op("pteron.group_norm")
+def group_norm_alone(
+    x: LiveTensor,
+    weight: LiveTensor | None,
+    bias: LiveTensor | None,
+    n: int,
+    c: int,
+    hxw: int,
+    group: int,
+    eps: float,
+    out: LiveTensor,
+) -> list[Route]:
+    """A group norm whose statistics nothing reads, see fusion/unread_statistics."""
+    return group_norm(x, weight, bias, n, c, hxw, group, eps, (out,))  # type: ignore[no-any-return]
+
+
 @op("aten.native_group_norm.default")
 def group_norm(
     x: LiveTensor,
@@ -143,7 +172,7 @@ def _normalize(
         channels=channels,
         inner=inner,
         whole=whole,
-        stats=stats,
+        stats=stats if statistics else None,
     )
     fits = width <= MAX_WORKGROUP_ROW
     when = None if whole and fits else fits

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pteron.ir.values import Graph, Joined, Node, Tensor
+from pteron.ir.values import Constant, Graph, Node, Tensor
 
 SHORTEST_BLOCK = 3
 LONGEST_BLOCK = 2000
@@ -59,7 +59,7 @@ def group_nodes(graph: Graph) -> Grouping:
 def _constants(node: Node) -> Iterator[Tensor]:
     for value in (*node.reads, *node.mutates):
         if isinstance(value, Tensor) and value.constant is not None:
-            yield from value.constant.parts if isinstance(value.constant, Joined) else (value,)
+            yield from (value,) if isinstance(value.constant, Constant) else value.constant.parts
 
 
 def _module(node: Node) -> ModulePath:

@@ -362,6 +362,8 @@ sample("native_layer_norm", lambda n: [
     X(n, 36), [36], T((36,), fixed=True), None, 1e-5, [X(n, 36), X(n, 1), X(n, 1)]])  # fmt: skip
 sample("native_group_norm", lambda n: [
     X(n, 4, 5), T((4,)), T((4,)), n, 4, 5, 2, 1e-5, [X(n, 4, 5), X(n, 2), X(n, 2)]])  # fmt: skip
+sample("pteron.layer_norm", lambda n: [X(n, 36), [36], T((36,), fixed=True), None, 1e-5, X(n, 36)])
+sample("pteron.group_norm", lambda n: [X(n, 4, 5), T((4,)), T((4,)), n, 4, 5, 2, 1e-5, X(n, 4, 5)])
 sample("_native_batch_norm_legit_no_training", lambda n: [
     X(n, 4, 5), T((4,)), T((4,)), T((4,)), T((4,)), 0.1, 1e-5, [X(n, 4, 5), X(0), X(0)]])  # fmt: skip
 

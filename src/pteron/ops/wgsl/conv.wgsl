@@ -11,7 +11,7 @@
 fn store(image: u32, channel: u32, position: u32, sum: vec4<f32>) {
     var v = sum;
     if (HAS_BIAS) { v += bias[channel]; }
-    if (CLAMPED) { v = clamp(v, vec4<f32>(p.low), vec4<f32>(p.high)); }
+    if (CLAMPED) { v = clamp_nan4(v, vec4<f32>(p.low), vec4<f32>(p.high)); }
     let positions = volume(p.output);
     let first = (image * p.out_channels + channel) * positions + position;
     let left = min(4u, positions - position);

@@ -32,7 +32,9 @@ fn value(i: u32) -> y_t {
         }
     }
     if (HAS_BIAS) { sum += y_t(bias_at(channel)); }
-    if (CLAMPED) { sum = clamp(sum, y_t(p.low), y_t(p.high)); }
+    if (CLAMPED) {  // NaN stays NaN
+        sum = select(select(sum, y_t(p.low), sum < y_t(p.low)), y_t(p.high), sum > y_t(p.high));
+    }
     return sum;
 }
 

@@ -27,7 +27,7 @@ struct Params {
 fn store(plane: u32, row: u32, column: u32, sum: vec4<f32>) {
     var v = sum;
     if (p.has_bias == 1u) { v += f32(bias_at(plane % p.channels)); }
-    if (p.clamped == 1u) { v = clamp(v, vec4<f32>(p.low), vec4<f32>(p.high)); }
+    if (p.clamped == 1u) { v = clamp_nan4(v, vec4<f32>(p.low), vec4<f32>(p.high)); }
     let at = (plane * p.rows + row) * p.columns + column;
     let left = p.columns - column;
     y[at] = v.x;

@@ -60,7 +60,7 @@ fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<f32>) {
     let plane = matrix * channels() + row;
     var v = sum;
     if (HAS_BIAS) { v += f32(bias_at(plane % p.out_channels)); }
-    if (CLAMPED) { v = clamp(v, vec4<f32>(p.low), vec4<f32>(p.high)); }
+    if (CLAMPED) { v = clamp_nan4(v, vec4<f32>(p.low), vec4<f32>(p.high)); }
     put_four(plane * volume(p.output) + column, volume(p.output) - column, v);
 }
 

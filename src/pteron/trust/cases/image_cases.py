@@ -103,7 +103,7 @@ def packed_convolution(
 
 for groups, ins, outs, window, size in (
     (1, 4, 8, 3, 6), (1, 4, 18, 1, 6), (4, 4, 4, 3, 6), (2, 4, 14, 3, 6), (1, 4, 40, 3, 7), (1, 4, 40, 3, 68),
-    (1, 4, 40, 3, 3),
+    (1, 4, 128, 3, 3),
 ):  # fmt: skip
     case("pteron.packed_convolution",
          lambda d, n, g=groups, i=ins, o=outs, w=window, s=size: [

@@ -48,6 +48,9 @@ for width in WIDTHS:
     case("aten.native_layer_norm.default",
          lambda d, n, w=width: [d.x(n, w), [w], d.weight(w), d.weight(w), 1e-5], layer_norm,
          dtypes=dtypes)  # fmt: skip
+    case("pteron.layer_norm",
+         lambda d, n, w=width: [d.x(n, w), [w], d.weight(w), d.weight(w), 1e-5],
+         lambda *args: layer_norm(*args)[0])  # fmt: skip
 for width in (36, 1100):
     case("pteron.add_rms_norm", lambda d, n, w=width: [d.x(n, w), d.x(n, w), d.weight(w), 1e-5],
          lambda a, b, weight, eps: [a + b, rms_norm(a + b, weight, eps)])  # fmt: skip
@@ -59,6 +62,9 @@ for inner in (5, 40):
     case("aten.native_group_norm.default",
          lambda d, n, i=inner: [d.x(n, 4, i), d.weight(4), d.weight(4), n, 4, i, 2, 1e-5],
          group_norm)  # fmt: skip
+    case("pteron.group_norm",
+         lambda d, n, i=inner: [d.x(n, 4, i), d.weight(4), d.weight(4), n, 4, i, 2, 1e-5],
+         lambda *args: group_norm(*args)[0])  # fmt: skip
 
 
 def channels(x: Array) -> Array:

@@ -14,6 +14,11 @@ fn is_inf4(x: vec4<f32>) -> vec4<bool> {
 fn max_nan4(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> { return select(a, b, (b > a) | is_nan4(b)); }
 fn min_nan4(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> { return select(a, b, (b < a) | is_nan4(b)); }
 
+// x between two limits; NaN stays NaN.
+fn clamp_nan4(x: vec4<f32>, low: vec4<f32>, high: vec4<f32>) -> vec4<f32> {
+    return select(select(x, low, x < low), high, x > high);
+}
+
 // The logarithm of 1 + x for |x| < 0.5, by the series of 2 atanh(x / (2 + x)).
 fn log1p_series4(x: vec4<f32>) -> vec4<f32> {
     let s = x / (2.0 + x);
