@@ -20,7 +20,7 @@ from pteron.ir.rule import (
 )
 from pteron.ops.affine import AffineWeights
 from pteron.ops.matmul import all_float32, check_bias
-from pteron.ops.outputs import SideBySide
+from pteron.ops.outputs import SideBySide, with_three_outputs
 from pteron.ops.products import (
     ANY,
     GEMM,
@@ -88,9 +88,10 @@ def product_affine(
     def offer(kind: KernelKind, kernel: str, height: int, width: int) -> Offer:
         """A kernel whose workgroups compute `height` rows and `width` columns."""
         grid = extent.workgroups(height, width)
-        more = blocks if kernel in ("linear_affine_blocks", "linear_affine_parts") else {}
-        dispatch = shared.dispatch(kernel, grid, ROWS=height, ELEMENT="f32", **more)
-        return Offer(kind, dispatch)
+        if kernel not in ("linear_affine_blocks", "linear_affine_parts"):
+            return Offer(kind, shared.dispatch(kernel, grid, ROWS=height, ELEMENT="f32"))
+        dispatch = shared.dispatch(kernel, grid, ROWS=height, ELEMENT="f32", **blocks)
+        return Offer(kind, with_three_outputs(dispatch))
 
     few, several = "linear_affine_few", "linear_affine_subgroup"
     if suits_blocks(weight):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from pteron.ir.rule import LiveTensor
+from pteron.ir.rule import Dispatch, LiveTensor, Scratch
 
 MAX_OUTPUTS = 3
 _NAMES = ("y", "y2", "y3")
@@ -33,3 +33,16 @@ class SideBySide:
             {"columns": columns, "second": second, "third": third},
             {"SECOND": len(outs) > 1, "THIRD": len(outs) > 2},
         )
+
+
+def with_three_outputs(dispatch: Dispatch) -> Dispatch:
+    """The same dispatch with a text for three outputs. Nothing is written to those that it does not have.
+
+    Products with one, two and three outputs then share a text, which is compiled once.
+    """
+    spare = {name: Scratch(name, 16) for name in _NAMES if name not in dispatch.bindings}
+    return replace(
+        dispatch,
+        bindings={**dispatch.bindings, **spare},
+        defines={**dispatch.defines, "SECOND": True, "THIRD": True},
+    )
