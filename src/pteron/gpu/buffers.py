@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from typing import Any
 
 from pteron.gpu.device import Buffer, Device
 
@@ -16,6 +18,9 @@ class Buffers(AbstractContextManager["Buffers"]):
 
     def storage(self, nbytes: int, label: str) -> Buffer:
         return self._keep(self.device.storage(nbytes, label))
+
+    def constant(self, nbytes: int, label: str, parts: Iterable[tuple[int, Any]]) -> Buffer:
+        return self._keep(self.device.constant(nbytes, label, parts))
 
     def uniform(self, nbytes: int, label: str) -> Buffer:
         return self._keep(self.device.uniform(nbytes, label))

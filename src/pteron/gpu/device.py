@@ -70,6 +70,9 @@ class Device(Protocol):
     def storage(self, nbytes: int, label: str) -> Buffer:
         """A buffer for tensors."""
 
+    def constant(self, nbytes: int, label: str, parts: Iterable[tuple[int, Any]]) -> Buffer:
+        """A buffer for tensors with these contents: (offset, host bytes)."""
+
     def uniform(self, nbytes: int, label: str) -> Buffer:
         """A buffer for parameters."""
 
@@ -141,3 +144,16 @@ class Device(Protocol):
         """Like `reopen`, without blocking the event loop."""
 
     def close(self) -> None: ...
+
+
+def uploaded(device: Device, nbytes: int, label: str, parts: Iterable[tuple[int, Any]]) -> Any:
+    """A new buffer with these contents, which are written to it. See `Device.constant`."""
+    buffer = device.storage(nbytes, label)
+    try:
+        for offset, data in parts:
+            if len(data):
+                device.write(buffer, offset, data)
+    except BaseException:
+        device.free(buffer)
+        raise
+    return buffer

@@ -42,12 +42,11 @@ class Placement:
         """The buffer of a constant. It is uploaded at first use."""
         key = _identity(tensor)
         if key not in self._buffers:
-            with self.all_or_nothing():
-                buffer = self._buffers[key] = self._new_buffer(tensor)
-                for offset, piece in pieces(tensor):
-                    data = piece.view if isinstance(piece, Region) else self._convert(piece)
-                    if len(data):
-                        self.device.write(buffer, offset, data)
+            contents = (
+                (offset, piece.view if isinstance(piece, Region) else self._convert(piece))
+                for offset, piece in pieces(tensor)
+            )
+            self._buffers[key] = self._owned.constant(*_size_and_label(tensor), contents)
         return self._buffers[key]
 
     async def fetch(self, tensors: Iterable[Tensor]) -> None:
@@ -78,7 +77,7 @@ class Placement:
                 offset += len(data)
 
     def _new_buffer(self, tensor: Tensor) -> Buffer:
-        return self._owned.storage(aligned(tensor.max_nbytes), f"constant {tensor.name}")
+        return self._owned.storage(*_size_and_label(tensor))
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
@@ -94,6 +93,10 @@ class Placement:
     def close(self) -> None:
         self._owned.free()
         self._buffers.clear()
+
+
+def _size_and_label(tensor: Tensor) -> tuple[int, str]:
+    return aligned(tensor.max_nbytes), f"constant {tensor.name}"
 
 
 def _identity(tensor: Tensor) -> tuple[Any, ...]:

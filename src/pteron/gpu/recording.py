@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pteron.gpu.device import Command, Copy, Recorded, Submission
+from pteron.gpu.device import Command, Copy, Recorded, Submission, uploaded
 from pteron.ir.dispatch import GPU, Grid
 
 T = TypeVar("T")
@@ -93,6 +93,10 @@ class RecordingDevice:
 
     def storage(self, nbytes: int, label: str) -> RecordedBuffer:
         return self._buffer(nbytes, "storage", label)
+
+    def constant(self, nbytes: int, label: str, parts: Iterable[tuple[int, Any]]) -> RecordedBuffer:
+        buffer: RecordedBuffer = uploaded(self, nbytes, label, parts)
+        return buffer
 
     def uniform(self, nbytes: int, label: str) -> RecordedBuffer:
         return self._buffer(nbytes, "uniform", label)

@@ -19,7 +19,7 @@ from importlib import import_module, resources
 from typing import Any, TypeVar
 
 from pteron.errors import DeviceError, DeviceLost, InputError, OutOfMemory, PteronError
-from pteron.gpu.device import Command, Copy, Recorded, Submission
+from pteron.gpu.device import Command, Copy, Recorded, Submission, uploaded
 from pteron.gpu.web.waiting import run_until_done
 from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, Grid
 
@@ -121,6 +121,10 @@ class WebDevice:
                 "export the program with a smaller maximum shape"
             )
         return self._buffer(nbytes, "storage", label)
+
+    def constant(self, nbytes: int, label: str, parts: Iterable[tuple[int, Any]]) -> WebHandle:
+        buffer: WebHandle = uploaded(self, nbytes, label, parts)
+        return buffer
 
     def uniform(self, nbytes: int, label: str) -> WebHandle:
         return self._buffer(nbytes, "uniform", label)

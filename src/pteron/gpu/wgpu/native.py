@@ -35,7 +35,7 @@ try:
     _submit, _write = lib.wgpuQueueSubmitForIndex, lib.wgpuQueueWriteBuffer
     _release_commands = lib.wgpuCommandBufferRelease
     _map, _unmap, _poll = lib.wgpuBufferMapAsync, lib.wgpuBufferUnmap, lib.wgpuDevicePoll
-    _range = lib.wgpuBufferGetConstMappedRange
+    _range, _writable_range = lib.wgpuBufferGetConstMappedRange, lib.wgpuBufferGetMappedRange
     _new_group, _release_group = lib.wgpuDeviceCreateBindGroup, lib.wgpuBindGroupRelease
 
     _MAP_REQUEST = ffi.new("WGPUBufferMapCallbackInfo *")
@@ -146,6 +146,17 @@ def write(device: Any, buffer: Any, offset: int, data: Any) -> None:
     """Copy whole words of host memory into a buffer."""
     with _checked:
         _write(device.queue._internal, buffer._internal, offset, ffi.from_buffer(data), len(data))
+
+
+def fill(buffer: Any, nbytes: int, parts: Iterable[tuple[int, Any]]) -> None:
+    """Write host bytes (offset, bytes) into a buffer that is mapped since its creation, and unmap it."""
+    target = memoryview(ffi.buffer(_writable_range(buffer._internal, 0, nbytes), nbytes)).cast("B")
+    for offset, data in parts:
+        view = memoryview(data).cast("B")
+        target[offset : offset + len(view)] = view
+    target.release()
+    with _checked:
+        _unmap(buffer._internal)
 
 
 def wait(device: Any) -> None:

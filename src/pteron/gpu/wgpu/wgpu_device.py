@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import wgpu
 
 from pteron.errors import DeviceError, OutOfMemory, PteronError
-from pteron.gpu.device import Buffer, BufferMapping, Command, Copy, Recorded, Submission
+from pteron.gpu.device import Buffer, BufferMapping, Command, Copy, Recorded, Submission, uploaded
 from pteron.gpu.staging import read_back
 from pteron.gpu.wgpu import native, public
 from pteron.gpu.wgpu.adapters import Adapter, choose
@@ -26,6 +26,7 @@ from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, WIDE, Grid
 
 T = TypeVar("T")
 
+_MAPS_STORAGE = "mappable-primary-buffers"
 _FEATURES = (HALF, WIDE, "subgroup", "timestamp-query")
 _LIMITS = (
     "max-buffer-size",
@@ -80,7 +81,9 @@ class WgpuDevice:
         _History.has_opened = True
         self.adapter = wanted if isinstance(wanted, Adapter) else choose(wanted)
         self.limits = {name: self.adapter.limits[name] for name in _LIMITS if name in self.adapter.limits}
-        self.features = frozenset(f for f in _FEATURES if f in self.adapter.features)
+        # The host writes into the storage of a software adapter. On a GPU, such memory would be slow.
+        wanted_features = (*_FEATURES, _MAPS_STORAGE) if self.adapter.is_software else _FEATURES
+        self.features = frozenset(f for f in wanted_features if f in self.adapter.features)
         self.lock = threading.RLock()
         self.allocations = 0
         self.compilations = 0
@@ -153,6 +156,9 @@ class WgpuDevice:
 
     def storage(self, nbytes: int, label: str) -> Any:
         """A buffer for tensors."""
+        return self._storage(nbytes, label, 0)
+
+    def _storage(self, nbytes: int, label: str, more_usage: int) -> Any:
         limit = min(self.limits["max-buffer-size"], self.limits["max-storage-buffer-binding-size"])
         if nbytes > limit:
             raise OutOfMemory(
@@ -160,7 +166,25 @@ class WgpuDevice:
                 "export the program with a smaller maximum shape or smaller weights, or use another adapter"
             )
         usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
-        return self._buffer(nbytes, usage, label)
+        return self._buffer(nbytes, usage | more_usage, label)
+
+    def constant(self, nbytes: int, label: str, parts: Iterable[tuple[int, Any]]) -> Any:
+        """A buffer for tensors with these contents: (offset, host bytes)."""
+        if not self._maps_storage:
+            return uploaded(self, nbytes, label, parts)
+        buffer = self._storage(nbytes, label, wgpu.BufferUsage.MAP_WRITE)
+        try:
+            with _upload_errors:
+                native.fill(buffer, nbytes, parts)
+        except BaseException:
+            self.free(buffer)
+            raise
+        return buffer
+
+    @property
+    def _maps_storage(self) -> bool:
+        """Whether the host may write into storage itself."""
+        return _MAPS_STORAGE in self.features and self.calls is native
 
     def uniform(self, nbytes: int, label: str) -> Any:
         return self._buffer(nbytes, wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST, label)
@@ -173,7 +197,10 @@ class WgpuDevice:
         self.check_usable()
         try:
             with wgpu_errors(f"{label}: cannot allocate {nbytes:,} bytes"):
-                buffer = self._device.create_buffer(label=label, size=nbytes, usage=usage)
+                mapped = bool(usage & wgpu.BufferUsage.MAP_WRITE)
+                buffer = self._device.create_buffer(
+                    label=label, size=nbytes, usage=usage, mapped_at_creation=mapped
+                )
         except OutOfMemory as error:
             raise OutOfMemory(f"{error} ({self.allocated_nbytes:,} bytes are in use)") from None
         self._buffers.add(buffer)
