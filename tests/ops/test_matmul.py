@@ -148,6 +148,21 @@ def test_outputs_of_many_tiles(routed: Device, depth: int, dtype: torch.dtype) -
     )
 
 
+@pytest.mark.parametrize("columns", [260, 257])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_rows_that_are_left_after_tall_tiles(routed: Device, columns: int, with_bias: bool) -> None:
+    weight, bias = Fixed(floats(columns, 128)), Fixed(floats(columns)) if with_bias else None
+    check_rule(
+        routed,
+        "aten.linear.default",
+        lambda n: [floats(n, 128), weight, bias],
+        torch.nn.functional.linear,
+        (77, 33, 72, 40, 73, 1, 48, 41, 32, 77),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
 def test_integers_are_exact(device: Device) -> None:
     whole = lambda *shape: torch.randint(-4000, 4000, shape, dtype=torch.int32)
     check_rule(

@@ -91,6 +91,7 @@ def row_offers(bindings: Mapping[str, Bound], window: Window, ending: Mapping[st
     params: dict[str, Number] = {
         **ending,
         "batch": 1,
+        "first": 0,
         "rows": live.rows,
         "columns": columns,
         "depth": depth,

@@ -36,6 +36,8 @@ from pteron.ops.products import (
     SUBGROUP_GEMM,
     SUBGROUP_GEMV,
     SUBGROUP_TALL,
+    SUBGROUP_TALL_FEW,
+    SUBGROUP_TALL_LOW,
     TEAM_FEW_ROWS,
     TEAM_GEMV,
     Extent,
@@ -54,6 +56,7 @@ TILES: Mapping[KernelKind, Mapping[str, int]] = {
     SMALL_TILE: {"DOWN": 8, "ACROSS": 8, "HEIGHT": 1},
 }
 SUBGROUP_LANES = 8
+ENOUGH_ELEMENTS = 2**15  # of a weight
 # The dtypes of b that all kernels take, by the dtype of everything else.
 USUAL_DTYPES = {
     DType.float32: (DType.float32, DType.float16, DType.bfloat16),
@@ -198,6 +201,11 @@ class Product:
     def _whole_offers(self, when: bool | None = None) -> list[Offer]:
         """Kernels for rows that are whole quads: with subgroups, and with independent invocations."""
         tall = [self._subgroup_offer(SUBGROUP_TALL, 32, when)] if self._most_rows > 16 else []
+        if self.transposed and self._most_rows > 32 and self._is_worth_two_dispatches:
+            tall += [
+                self._split_offer(SUBGROUP_TALL_FEW, 8, when),
+                self._split_offer(SUBGROUP_TALL_LOW, 16, when),
+            ]
         return [
             self._subgroup_offer(SUBGROUP_GEMV, 1, when),
             self._subgroup_offer(SUBGROUP_FEW_ROWS, 8, when),
@@ -228,6 +236,16 @@ class Product:
         )
         return self._offer(kind, kernel, grid, when, BIAS=bias, **sizes, **parts)
 
+    def _split_offer(self, kind: KernelKind, height: int, when: bool | None) -> Offer:
+        """Tall tiles for all rows that fill them, and one tile of `height` rows for the others."""
+        batch, rows, columns, depth = self.sizes
+        tall = rows // 32 * 32
+        first = replace(self, sizes=(batch, tall, columns, depth))._subgroup_offer(SUBGROUP_TALL, 32)
+        last = self._subgroup_offer(kind, height, when).dispatch
+        grid = Extent(rows - tall, columns).workgroups(height, 4 * SUBGROUP_LANES)
+        last = replace(last, params={**last.params, "first": tall}, grid=grid)
+        return Offer(kind, last, when, before=first.dispatch)
+
     def _offer(
         self, kind: KernelKind, kernel: str, grid: Grid, when: bool | None = None, /, **defines: Define
     ) -> Offer:
@@ -245,6 +263,12 @@ class Product:
     def _stores_quads(self) -> bool:
         """Whether the rows of every output are whole quads, at every live shape."""
         return self.b.is_fixed and all(out.max_shape[-1] % 4 == 0 for out in self.outs)
+
+    @property
+    def _is_worth_two_dispatches(self) -> bool:
+        """Whether eight rows of the product take longer than a dispatch."""
+        *_, columns, depth = self.sizes
+        return columns * depth >= ENOUGH_ELEMENTS
 
     @property
     def _most_rows(self) -> int:
@@ -273,6 +297,7 @@ class Product:
         sides = SideBySide.of(self.outs)
         params: dict[str, Number] = {
             **sides.params,
+            "first": 0,
             **dict(zip(("batch", "rows", "columns", "depth"), self.sizes, strict=True)),
             **dict(zip(("c_batch", "c_row", "c_column"), added.strides, strict=True)),
             "alpha": added.alpha,

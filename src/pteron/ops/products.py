@@ -75,6 +75,11 @@ def _fills_tall_tiles(extent: Extent) -> bool:
     return tall < low
 
 
+def _exceeds_tall_tiles(least: int, most: int) -> Callable[[Extent], bool]:
+    """Whether so many rows are left after some tiles of 32 rows."""
+    return lambda extent: extent.rows > 32 and least <= extent.rows % 32 <= most
+
+
 def _is_one_row(extent: Extent) -> bool:
     return extent.rows == 1
 
@@ -84,6 +89,8 @@ SUBGROUP_GEMV = KernelKind("subgroup gemv", SOFTWARE, (SUBGROUP,), _is_one_row)
 SUBGROUP_TWO_ROWS = KernelKind("subgroup two rows", SOFTWARE, (SUBGROUP,), _up_to(2))
 SUBGROUP_FOUR_ROWS = KernelKind("subgroup four rows", SOFTWARE, (SUBGROUP,), _up_to(4))
 SUBGROUP_FEW_ROWS = KernelKind("subgroup few rows", SOFTWARE, (SUBGROUP,), _up_to(FEW_SUBGROUP_ROWS))
+SUBGROUP_TALL_FEW = KernelKind("tall and few rows", SOFTWARE, (SUBGROUP,), _exceeds_tall_tiles(1, 8))
+SUBGROUP_TALL_LOW = KernelKind("tall and low", SOFTWARE, (SUBGROUP,), _exceeds_tall_tiles(9, 16))
 SUBGROUP_TALL = KernelKind("tall subgroup gemm", SOFTWARE, (SUBGROUP,), _fills_tall_tiles)
 SUBGROUP_GEMM = KernelKind("subgroup gemm", SOFTWARE, (SUBGROUP,))
 SUBGROUP_POSITIONS = KernelKind("rows subgroup gemm", SOFTWARE, (SUBGROUP,))
@@ -109,6 +116,8 @@ ORDER = (
     SUBGROUP_TWO_ROWS,
     SUBGROUP_FOUR_ROWS,
     SUBGROUP_FEW_ROWS,
+    SUBGROUP_TALL_FEW,
+    SUBGROUP_TALL_LOW,
     SUBGROUP_TALL,
     SUBGROUP_POSITIONS,
     SUBGROUP_GEMM,

@@ -9,6 +9,7 @@
 
 struct Params {
     batch: u32,  // matrices: 1
+    first: u32,
     rows: u32,
     columns: u32,
     depth: u32,
