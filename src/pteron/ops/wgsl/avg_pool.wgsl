@@ -4,13 +4,12 @@
 @group(0) @binding(2) var<uniform> p: Params;
 //#include pool
 
-fn value(i: u32) -> y_t {
-    let from_plane = plane(i);
-    let v = window(i);
+fn value(o: Output) -> y_t {
+    let v = window(o.at);
     var sum = y_t(0);
     for (var d = v.first.x; d < v.last.x; d++) {
         for (var h = v.first.y; h < v.last.y; h++) {
-            for (var w = v.first.z; w < v.last.z; w++) { sum += y_t(x_at(from_plane + place(d, h, w))); }
+            for (var w = v.first.z; w < v.last.z; w++) { sum += y_t(x_at(o.plane + place(d, h, w))); }
         }
     }
     let held = volume(max(v.last - v.first, vec3<i32>(0)));
@@ -22,5 +21,8 @@ fn value(i: u32) -> y_t {
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let i = flat_index(id, groups);
     if (i >= p.quads) { return; }
-    y_put(i, y_t4(value(4u * i), value(4u * i + 1u), value(4u * i + 2u), value(4u * i + 3u)));
+    let a = output_of(4u * i);
+    let b = next(a);
+    let c = next(b);
+    y_put(i, y_t4(value(a), value(b), value(c), value(next(c))));
 }

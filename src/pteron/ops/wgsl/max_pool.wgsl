@@ -9,10 +9,11 @@
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let i = flat_index(id, groups);
     if (i >= p.quads) { return; }
+    let a = output_of(4u * i);
+    let b = next(a);
+    let c = next(b);
+    let d = next(c);
     y_put(i, y_t4(
-        y_t(largest(4u * i).value),
-        y_t(largest(4u * i + 1u).value),
-        y_t(largest(4u * i + 2u).value),
-        y_t(largest(4u * i + 3u).value),
+        y_t(largest(a).value), y_t(largest(b).value), y_t(largest(c).value), y_t(largest(d).value),
     ));
 }

@@ -10,10 +10,13 @@
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let i = flat_index(id, groups);
     if (i >= p.quads) { return; }
-    let a = largest(4u * i);
-    let b = largest(4u * i + 1u);
-    let c = largest(4u * i + 2u);
-    let d = largest(4u * i + 3u);
+    let first = output_of(4u * i);
+    let second = next(first);
+    let third = next(second);
+    let a = largest(first);
+    let b = largest(second);
+    let c = largest(third);
+    let d = largest(next(third));
     y_put(i, y_t4(y_t(a.value), y_t(b.value), y_t(c.value), y_t(d.value)));
     indices_put(i, indices_t4(vec4<u32>(a.index, b.index, c.index, d.index)));
 }
