@@ -21,7 +21,7 @@ from pteron.ir.values import Graph
 from pteron.lower.budget import MAX_NODES
 from pteron.measure import examined, tuning
 from pteron.plan.routes import Choice
-from pteron.program import Program, Tuner, lower_all
+from pteron.program import Program, Tuner, fuse_all_for, lower_all
 from pteron.pte.file import ProgramFile
 from pteron.segments.graph import Batching
 
@@ -191,7 +191,7 @@ def _program(
     known = None if device.adapter is None else examined.read(device.adapter)
     program = Program(
         lowered.file,
-        lowered.graphs,
+        fuse_all_for(device, lowered.graphs, lowered.options.fuse),
         device,
         owns_device=owns_device,
         choice=choice,

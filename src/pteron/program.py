@@ -11,7 +11,7 @@ import pteron.ops  # noqa: F401  registers the operators
 from pteron import html
 from pteron.arrays import host
 from pteron.errors import InputError, PteronError
-from pteron.fusion import fuse
+from pteron.fusion import fuse, fuse_for
 from pteron.gpu.device import Device
 from pteron.gpu.executor import used_constants
 from pteron.gpu.placement import Placement
@@ -358,6 +358,13 @@ def lower_all(
             problems[name] = _try_plan(graph)[1]
         raise unsupported(problems)
     return graphs
+
+
+def fuse_all_for(
+    device: Device, graphs: Mapping[str, Graph], passes: Iterable[str] | None = None
+) -> dict[str, Graph]:
+    """The graphs after the passes for this kind of device."""
+    return {name: fuse_for(device.route_features, graph, passes) for name, graph in graphs.items()}
 
 
 def _plan_all(

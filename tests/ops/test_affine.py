@@ -57,9 +57,11 @@ def super_blocks(
     return Codes(codes, levels[0], bits, zero, below, table, factors.astype(np.float32))
 
 
-def arguments(weight: Coded) -> list[Any]:
+def arguments(weight: Coded, interleaved: bool = False) -> list[Any]:
     table = None if weight.table is None else Fixed(torch.tensor(weight.table, dtype=torch.float32))
     words, scales = torch.from_numpy(weight.words), torch.from_numpy(weight.scales)
+    if interleaved:
+        words = words.reshape(len(words) // 4, 4, -1, weight.bits // 2).transpose(1, 2).contiguous()
     return [Fixed(words), Fixed(scales), weight.bits, weight.group_size, weight.zero, table]
 
 
@@ -106,7 +108,13 @@ def test_linear_of_other_sizes(
     check_linear(routed, coded(518, depth, **form), lives)
 
 
-def check_linear(device: Device, weight: Coded, lives: tuple[int, ...], route: str | None = None) -> None:
+def check_linear(
+    device: Device,
+    weight: Coded,
+    lives: tuple[int, ...],
+    route: str | None = None,
+    interleaved: bool = False,
+) -> None:
     matrix = torch.from_numpy(weight.dequantize())
     bias = torch.linspace(-1, 1, weight.rows)
 
@@ -114,7 +122,7 @@ def check_linear(device: Device, weight: Coded, lives: tuple[int, ...], route: s
         return torch.nn.functional.linear(x, matrix, bias)
 
     def make(n: int) -> list[Any]:
-        return [torch.randn(n, weight.depth), *arguments(weight), Fixed(bias)]
+        return [torch.randn(n, weight.depth), *arguments(weight, interleaved), Fixed(bias)]
 
     atol = 1e-4 * float(matrix.abs().max())
     check_rule(
@@ -124,20 +132,41 @@ def check_linear(device: Device, weight: Coded, lives: tuple[int, ...], route: s
 
 @pytest.mark.parametrize("route", [None, "subgroup two rows", "subgroup four rows", "subgroup few rows"])
 @pytest.mark.parametrize("form", ["4 bits, minima", "8 bits"])
-@pytest.mark.parametrize("depth", [96, 192])  # 192: whole blocks of 64
+@pytest.mark.parametrize("depth", [80, 96])  # 96: whole pairs of parts
 def test_a_few_rows(device: Device, depth: int, form: str, route: str | None) -> None:
     """Every number of rows, by the kernel for it and by the kernels for more rows."""
     weight = coded(70, depth, **OTHER_FORMS[form])
     check_linear(device, weight, (9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 2), route)
 
 
+@pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("form", ["4 bits, minima", "8 bits"])
-def test_without_64_bit_integers(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+def test_without_64_bit_integers(monkeypatch: pytest.MonkeyPatch, form: str, interleaved: bool) -> None:
     features = tuple(feature for feature in wgpu_device._FEATURES if feature != WIDE)
     monkeypatch.setattr(wgpu_device, "_FEATURES", features)
     narrow = open_device()
     assert WIDE not in narrow.features
-    check_linear(narrow, coded(70, 128, **OTHER_FORMS[form]), (9, 1, 4, 9))
+    weight = coded(68, 128, **OTHER_FORMS[form])
+    check_linear(narrow, weight, (9, 1, 4, 9), interleaved=interleaved)
+
+
+@pytest.mark.parametrize("form", ["4 bits", "4 bits, minima", "8 bits"])
+def test_interleaved_weights(routed: Device, form: str) -> None:
+    """By the kernels of software adapters, and by the one for every device."""
+    check_linear(routed, coded(68, 96, **OTHER_FORMS[form]), (9, 1, 2, 3, 4, 8, 9), interleaved=True)
+
+
+@pytest.mark.parametrize("form", ["4 bits, minima", "8 bits"])
+def test_an_interleaved_embedding(device: Device, form: str) -> None:
+    weight = coded(12, 96, **OTHER_FORMS[form])
+    matrix = torch.from_numpy(weight.dequantize())
+
+    def make(n: int) -> list[Any]:
+        return [*arguments(weight, interleaved=True), torch.randint(0, 12, (1, n))]
+
+    check_rule(
+        device, "pteron.embedding_affine.default", make, lambda *args: matrix[args[-1].long()], atol=0, rtol=0
+    )
 
 
 @pytest.mark.parametrize("widths", [(64, 132), (4, 64, 8)])

@@ -5,7 +5,7 @@ A pass looks for a pattern of nodes, not for a model. The replacement gives the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from pteron.fusion import (
     add_rms_norm,
@@ -13,6 +13,7 @@ from pteron.fusion import (
     chains,
     clamped_convolutions,
     dequantized_weights,
+    interleaved_weights,
     large_weights,
     linear_weights,
     packed_convolutions,
@@ -21,6 +22,7 @@ from pteron.fusion import (
     spelled_attention,
     unread_statistics,
 )
+from pteron.ir.dispatch import SOFTWARE, SUBGROUP
 from pteron.ir.values import Graph
 
 PASSES: Mapping[str, Callable[[Graph], Graph]] = {
@@ -39,16 +41,32 @@ PASSES: Mapping[str, Callable[[Graph], Graph]] = {
 }
 
 
+# The passes for one kind of device, and the features that they need.
+DEVICE_PASSES: Mapping[str, tuple[Callable[[Graph], Graph], Collection[str]]] = {
+    "interleaved_weights": (interleaved_weights.fuse, (SOFTWARE, SUBGROUP)),
+}
+
+
 def fuse(graph: Graph, passes: Iterable[str] | None = None) -> Graph:
     """The graph after the named passes, in the order of `PASSES`. None: all passes."""
-    wanted = list(PASSES if passes is None else passes)
-    unknown = [name for name in wanted if name not in PASSES]
+    wanted = [*PASSES, *DEVICE_PASSES] if passes is None else list(passes)
+    unknown = [name for name in wanted if name not in PASSES and name not in DEVICE_PASSES]
     if unknown:
-        raise ValueError(f"there is no fusion pass {unknown[0]!r}; the passes are {', '.join(PASSES)}")
+        known = ", ".join((*PASSES, *DEVICE_PASSES))
+        raise ValueError(f"there is no fusion pass {unknown[0]!r}; the passes are {known}")
     for name, run in PASSES.items():
         if name in wanted:
             graph = run(graph)
     return graph
 
 
-__all__ = ["PASSES", "fuse"]
+def fuse_for(features: Collection[str], graph: Graph, passes: Iterable[str] | None = None) -> Graph:
+    """The graph after the named passes for a device with these features. None: all that suit it."""
+    wanted = DEVICE_PASSES if passes is None else list(passes)
+    for name, (run, needs) in DEVICE_PASSES.items():
+        if name in wanted and all(need in features for need in needs):
+            graph = run(graph)
+    return graph
+
+
+__all__ = ["DEVICE_PASSES", "PASSES", "fuse", "fuse_for"]

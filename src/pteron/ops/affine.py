@@ -5,7 +5,8 @@ scale * code + minimum if the groups have minima, or scale * table[code] if ther
 
 A code of 8 bits is one byte. A shorter code is split into planes of 4 bits, 2 bits and 1 bit, the low bits
 first. For example, a code of 6 bits has a plane of 4 bits and a plane of 2 bits. Each plane of a row is
-packed into whole words. The first code has the lowest bits of a word.
+packed into whole words. The first code has the lowest bits of a word. Codes of one plane may be interleaved:
+[rows / 4, parts, 4, words of a part]. A part is 16 codes.
 
 Scales are floats [rows, groups], or [rows, groups, 2] with (scale, minimum). Super-blocks of several groups
 have int32 words [rows, super-blocks, words] instead: one float32 factor, or two with minima, and then the
@@ -129,16 +130,29 @@ class AffineWeights:
         check(2 <= bits <= 8, f"bits must be from 2 to 8, not {bits}")
         check(group > 0, f"group_size must be positive, not {group}")
         words, groups = row_words(bits, depth), -(-depth // group)
+        one_plane = bits in (4, 8) and table is None and group % 32 == 0
+        interleaved = one_plane and codes.rank == 4 and codes.shape[1:] == (depth // 16, 4, bits // 2)
         check(
-            codes.rank == 2 and codes.dtype is DType.int32 and codes.shape[1] >= words,
+            codes.dtype is DType.int32 and (interleaved or (codes.rank == 2 and codes.shape[1] >= words)),
             f"weights must be int32 [rows, {words} or more], not {codes.dtype} {describe(codes.shape)}",
         )
         check(
             table is None or (table.dtype is DType.float32 and table.numel >= 1 << bits),
             f"the table must have {1 << bits} float32 elements for codes of {bits} bits",
         )
-        form = GroupScales.of_rows(scales, codes.shape[0], groups)
-        return cls(codes, form, depth, bits, group, 4 * codes.shape[1], zero, table)
+        rows, row_bytes = (
+            (4 * codes.shape[0], 4 * words) if interleaved else (codes.shape[0], 4 * codes.shape[1])
+        )
+        form = GroupScales.of_rows(scales, rows, groups)
+        return cls(codes, form, depth, bits, group, row_bytes, zero, table)
+
+    @property
+    def is_interleaved(self) -> bool:
+        return self.codes.rank == 4
+
+    @property
+    def rows(self) -> int:
+        return self.codes.shape[0] * (4 if self.is_interleaved else 1)
 
     @cached_property
     def bindings(self) -> dict[str, Bound]:
@@ -165,7 +179,12 @@ class AffineWeights:
     def defines(self) -> dict[str, Define]:
         widths = planes(self.bits)
         below = dict(zip(widths, itertools.accumulate(widths, initial=0), strict=False))
+        layout = "INTERLEAVED" if self.is_interleaved else "APART"
+        layouts = itertools.product(("INTERLEAVED", "APART"), ((4, "NIBBLES"), (8, "BYTES")))
         return {
+            "INTERLEAVED": self.is_interleaved,
+            "APART": not self.is_interleaved,
+            **{f"{form}_{name}": form == layout and width in widths for form, (width, name) in layouts},
             "BYTES": 8 in widths,
             "PLANES": 8 not in widths,
             "NIBBLES": 4 in widths,
@@ -203,7 +222,7 @@ def embedding_affine(
 
 def look_up(weight: AffineWeights, indices: LiveTensor, out: LiveTensor) -> Dispatch:
     """Rows of coded weights, decoded."""
-    depth, rows = weight.depth, weight.codes.shape[0]
+    depth, rows = weight.depth, weight.rows
     indices.require_contents(0, rows - 1, f"an index into an embedding table of {rows} rows")
     out.resize((*indices.shape, depth))
     count = quads(out.numel)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from pteron.ir.rule import (
     WORKGROUP,
@@ -40,6 +42,19 @@ from pteron.ops.products import (
 )
 
 SUBGROUP_COLUMNS = 64  # columns per workgroup of the subgroup kernels
+# The subgroup kernels for weights in parts of 16 codes, and for others: kind, file and rows.
+BY_PARTS = (
+    (SUBGROUP_GEMV, "linear_affine_blocks", 1),
+    (SUBGROUP_TWO_ROWS, "linear_affine_blocks", 2),
+    (SUBGROUP_FOUR_ROWS, "linear_affine_parts", 4),
+    (SUBGROUP_GEMM, "linear_affine_parts", 8),
+)
+BY_GROUPS = (
+    (SUBGROUP_GEMV, "linear_affine_few", 1),
+    (SUBGROUP_TWO_ROWS, "linear_affine_few", 2),
+    (SUBGROUP_FOUR_ROWS, "linear_affine_few", 4),
+    (SUBGROUP_GEMM, "linear_affine_subgroup", 8),
+)
 TEAM_COLUMNS = 2 * WORKGROUP // 16  # columns per workgroup of the team kernel
 
 
@@ -69,7 +84,7 @@ def product_affine(
     depth, columns = weight.depth, sides.columns
     check(x.shape[-1] == depth, f"x has rows of {x.shape[-1]} elements, but the weights need {depth}")
     check(
-        weight.codes.shape[0] >= columns,
+        weight.rows >= columns,
         f"weights of shape {describe(weight.codes.shape)} do not fit {columns} columns of {depth} elements",
     )
     check_bias(bias, columns)
@@ -78,29 +93,33 @@ def product_affine(
     params: dict[str, Number] = {"rows": rows, **sides.params, **weight.params}
     shared = Shared(bindings, params, {"HAS_BIAS": bias is not None, **weight.defines, **sides.defines})
     extent = Extent(rows, columns)
+    any_form = Offer(ANY, shared.dispatch("linear_affine_any", extent.element_quads()))
     if not all_float32(x, bias, *outs) or not has_whole_groups(weight):
-        return product_routes(
-            extent, [Offer(ANY, shared.dispatch("linear_affine_any", extent.element_quads()))]
-        )
+        return product_routes(extent, [any_form])
 
-    blocks: dict[str, Define] = {"BITS": weight.bits, "PARTS_PER_GROUP": max(1, weight.group // 32)}
-
-    def offer(kind: KernelKind, kernel: str, height: int, width: int) -> Offer:
+    def offer(
+        kind: KernelKind,
+        kernel: str,
+        height: int,
+        width: int,
+        more: Mapping[str, Define] = MappingProxyType({}),
+    ) -> Offer:
         """A kernel whose workgroups compute `height` rows and `width` columns."""
         grid = extent.workgroups(height, width)
-        if kernel not in ("linear_affine_blocks", "linear_affine_parts"):
-            return Offer(kind, shared.dispatch(kernel, grid, ROWS=height, ELEMENT="f32"))
-        dispatch = shared.dispatch(kernel, grid, ROWS=height, ELEMENT="f32", **blocks)
-        return Offer(kind, with_three_outputs(dispatch))
+        return Offer(kind, shared.dispatch(kernel, grid, ROWS=height, ELEMENT="f32", **more))
 
-    few, several = "linear_affine_few", "linear_affine_subgroup"
-    if suits_blocks(weight):
-        few, several = "linear_affine_blocks", "linear_affine_parts"
+    def part_offer(kind: KernelKind, kernel: str, height: int) -> Offer:
+        made = offer(kind, kernel, height, SUBGROUP_COLUMNS, part_sizes(weight, height))
+        return replace(made, dispatch=with_three_outputs(made.dispatch))
+
+    if suits_parts(weight):
+        by_subgroups = [part_offer(*each) for each in BY_PARTS]
+    else:
+        by_subgroups = [offer(*each, SUBGROUP_COLUMNS) for each in BY_GROUPS]
+    if weight.is_interleaved:
+        return product_routes(extent, [*by_subgroups, any_form])
     offers = [
-        offer(SUBGROUP_GEMV, few, 1, SUBGROUP_COLUMNS),
-        offer(SUBGROUP_TWO_ROWS, few, 2, SUBGROUP_COLUMNS),
-        offer(SUBGROUP_FOUR_ROWS, few, 4, SUBGROUP_COLUMNS),
-        offer(SUBGROUP_GEMM, several, 8, SUBGROUP_COLUMNS),
+        *by_subgroups,
         offer(GEMV, "linear_affine", 1, WORKGROUP),
         offer(LARGE_TILE, "linear_affine_tile", 64, 64),
         offer(SMALL_TILE, "linear_affine_tile", 32, 32),
@@ -118,10 +137,15 @@ def has_whole_groups(weight: AffineWeights) -> bool:
     return weight.row_bytes % word == 0 and weight.group % 8 == 0 and weight.depth % weight.group == 0
 
 
-def suits_blocks(weight: AffineWeights) -> bool:
-    """Whether a row is whole blocks of 64 codes of one plane, and 32 codes that follow share a scale."""
+def suits_parts(weight: AffineWeights) -> bool:
+    """Whether a row is whole pairs of parts of 16 codes, of one plane, and every pair has one scale."""
     one_plane = weight.bits in (4, 8) and weight.table is None and not weight.signed
-    return one_plane and weight.depth % 64 == 0 and weight.group % 32 == 0 and weight.row_bytes % 32 == 0
+    return one_plane and weight.group % 32 == 0 and weight.row_bytes % (2 * weight.bits) == 0
+
+
+def part_sizes(weight: AffineWeights, rows: int) -> dict[str, Define]:
+    """What the kernels for parts of 16 codes need to know."""
+    return {"BITS": weight.bits, "PAIRS_PER_GROUP": weight.group // 32, "EIGHTS": rows // 4}
 
 
 def suits_teams(weight: AffineWeights) -> bool:

@@ -269,6 +269,11 @@ for bits, words, group, minima in FORMS:
         for widths in ((4, 8), (4, 4, 4)):
             sample("pteron.linears_affine", lambda n, w=weight, widths=widths: [
                 X(n, 64), *w, None, [X(n, m) for m in widths]])  # fmt: skip
+for bits in (4, 8):  # interleaved
+    weight = [W(3, 4, 4, bits // 2, dtype=DType.int32), W(12, 2), bits, 32, 4, None]
+    sample("pteron.linear_affine", lambda n, w=weight: [X(n, 64), *w, None, X(n, 12)])
+    sample("pteron.linears_affine", lambda n, w=weight: [X(n, 64), *w, None, [X(n, 4), X(n, 8)]])
+    sample("pteron.embedding_affine", lambda n, w=weight: [*w, I(n), X(n, 64)])
 for depth in (8, 7):
     sample("pteron.experts", lambda n, k=depth: [X(n, 2, k), I(n, 2), W(3, 6, k), X(n, 2, 6)])
 for group, scales, zeros in (

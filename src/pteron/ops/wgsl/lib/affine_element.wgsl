@@ -1,7 +1,15 @@
 // The code of one weight as a number. A row may begin at any byte. affine_quads describes the layout of
 // codes.
-fn code_at(column: u32, k: u32) -> f32 {
+fn code_at(column: u32, step: u32) -> f32 {
+//#if APART
     var at = column * p.row_bytes;  // in bytes
+    let k = step;
+//#end
+//#if INTERLEAVED
+    let part_bytes = p.row_bytes / (p.depth / 16u);
+    var at = ((column / 4u * (p.depth / 16u) + step / 16u) * 4u + column % 4u) * part_bytes;
+    let k = step % 16u;
+//#end
     var q = 0u;
 //#if BYTES
     q = bits_at(at, k, 8u);
