@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from pteron.fusion import (
+    activation_endings,
     add_rms_norm,
     batch_norms,
     chains,
@@ -43,6 +44,7 @@ PASSES: Mapping[str, Callable[[Graph], Graph]] = {
 
 # The passes for one kind of device, and the features that they need.
 DEVICE_PASSES: Mapping[str, tuple[Callable[[Graph], Graph], Collection[str]]] = {
+    "activation_endings": (activation_endings.fuse, (SOFTWARE, SUBGROUP)),
     "interleaved_weights": (interleaved_weights.fuse, (SOFTWARE, SUBGROUP)),
 }
 

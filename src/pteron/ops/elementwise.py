@@ -173,8 +173,15 @@ def wide_target(out: LiveTensor) -> tuple[LiveTensor | Scratch, list[Dispatch]]:
 def convert_dispatch(x: LiveTensor | Scratch, y: LiveTensor | Scratch, count: int) -> Dispatch:
     """Copy `count` elements of x to y, and convert them to the dtype of y."""
     copy = Elementwise("x", integer=not (x.dtype.is_float or y.dtype.is_float))
+    return unary_dispatch(copy, x, y, count)
+
+
+def unary_dispatch(
+    function: Elementwise, x: LiveTensor | Scratch, y: LiveTensor | Scratch, count: int
+) -> Dispatch:
+    """Apply a function without scalars to `count` elements of x."""
     params = {"quads": quads(count), **_scalar_params((), 3)}
-    return Dispatch("unary", {"x": x, "y": y}, params, threads(quads(count)), code=_apply(copy, "x"))
+    return Dispatch("unary", {"x": x, "y": y}, params, threads(quads(count)), code=_apply(function, "x"))
 
 
 def as_f32(value: Scalar) -> float:

@@ -400,6 +400,11 @@ for groups, ins, outs, window, size in (
     sample("pteron.packed_convolution", lambda n, g=groups, i=ins, o=outs, w=window, s=size: [
         X(n, i, s, s), T((i // g, w, w, o), fixed=True), T((o,), fixed=True), [1, 1], [w // 2] * 2, [1, 1], g,
         0.0, None, X(n, o, s, s)])  # fmt: skip
+sample("pteron.convolution_with_ending", lambda n: [
+    X(n, 4, 6, 6), T((4, 3, 3, 8), fixed=True), None, [1, 1], [1, 1], [1, 1], 1, None, None, "exp(x)",
+    X(n, 8, 6, 6)], (DType.float32,))  # fmt: skip
+sample("pteron.linear_with_ending", lambda n: [
+    X(n, 8), T((12, 8), fixed=True), None, "exp(x)", X(n, 12)], (DType.float32,))  # fmt: skip
 for d in (1, 2, 3):
     sizes = (6,) * d
     half, window, none = (3,) * d, [2] * d, [0] * d

@@ -28,6 +28,9 @@ fn store(plane: u32, row: u32, column: u32, sum: vec4<f32>) {
     var v = sum;
     if (p.has_bias == 1u) { v += f32(bias_at(plane % p.channels)); }
     if (p.clamped == 1u) { v = clamp_nan4(v, vec4<f32>(p.low), vec4<f32>(p.high)); }
+//#if ENDED
+    v = ending(v);
+//#end
     let at = (plane * p.rows + row) * p.columns + column;
     let left = p.columns - column;
     y[at] = v.x;

@@ -28,6 +28,9 @@ fn bias_of(column: u32) -> vec4<f32> {
 fn finish_row(matrix: u32, row: u32, column: u32, sum: vec4<f32>, bias: vec4<f32>) {
     var v = sum + bias;
     if (p.clamped == 1u) { v = clamp_nan4(v, vec4<f32>(p.low), vec4<f32>(p.high)); }
+//#if ENDED
+    v = ending(v);
+//#end
     let image = row / p.positions;
     let at = (image * p.columns + column) * p.positions + row - image * p.positions;
     for (var n = 0u; n < 4u; n++) { y_set(at + n * p.positions, v[n]); }

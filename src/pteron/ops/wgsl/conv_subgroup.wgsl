@@ -116,6 +116,9 @@ fn main(
         var result = results[c];
         if (p.has_bias == 1u) { result += f32(bias_at(channel + c)); }
         if (p.clamped == 1u) { result = clamp_nan4(result, vec4<f32>(p.low), vec4<f32>(p.high)); }
+//#if ENDED
+        result = ending(result);
+//#end
         let at = ((matrix / p.groups * all + channel + c) * p.height + row) * p.width + 4u * column;
         put_four(at, p.width - 4u * column, result);
     }

@@ -110,6 +110,15 @@ for groups, ins, outs, window, size in (
              d.x(n, i, s, s), d.weight(i // g, w, w, o), d.weight(o), ONES, [w // 2] * 2, ONES, g, 0.0, None],
          packed_convolution, sizes=IMAGES, dtypes=DTYPES if size == 6 else DTYPES[:1])  # fmt: skip
 
+for groups, ins, outs, window, size in (
+    (1, 4, 8, 3, 6), (1, 4, 18, 1, 6), (4, 4, 4, 3, 6), (1, 4, 128, 3, 3), (1, 4, 40, 3, 68),
+):  # fmt: skip
+    case("pteron.convolution_with_ending",
+         lambda d, n, g=groups, i=ins, o=outs, w=window, s=size: [
+             d.x(n, i, s, s), d.weight(i // g, w, w, o), d.weight(o), ONES, [w // 2] * 2, ONES, g, 0.0, None,
+             "tanh(x)"],
+         lambda *args: np.tanh(packed_convolution(*args[:-1])), sizes=IMAGES)  # fmt: skip
+
 POOL = ([3, 2], [2, 2], [1, 1])
 
 

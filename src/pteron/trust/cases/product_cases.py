@@ -31,6 +31,14 @@ for depth, columns, rows in ((64, 132, ROWS), (72, 130, ROWS), (13, 9, ROWS), (1
          lambda grad, x: grad.T @ x, sizes=rows[:4])  # fmt: skip
 case("aten.linear.default", lambda d, n: [d.x(n, 128), d.weight(256, 128), d.weight(256)], linear,
      sizes=(45, 33, 3))  # fmt: skip
+for depth, columns in ((64, 132), (72, 130), (13, 9)):
+    case("pteron.linear_with_ending",
+         lambda d, n, k=depth, m=columns: [d.x(n, k), d.weight(m, k), d.weight(m), "tanh(x)"],
+         lambda *args: np.tanh(linear(*args[:-1])), sizes=ROWS)  # fmt: skip
+case("pteron.linear_with_ending", lambda d, n: [d.x(n, 16), d.weight(MANY, 16), None, "tanh(x)"],
+     lambda *args: np.tanh(linear(*args[:-1])), sizes=MANY_ROWS)  # fmt: skip
+case("pteron.linear_with_ending", lambda d, n: [d.x(n, 128), d.weight(256, 128), None, "tanh(x)"],
+     lambda *args: np.tanh(linear(*args[:-1])), sizes=(45, 33, 3))  # fmt: skip
 case("et_vk.linear_dW.default", lambda d, n: [d.x(n, MANY), d.x(n, 1030)], lambda grad, x: grad.T @ x,
      sizes=(9, 3))  # fmt: skip
 case("aten.bmm.default", lambda d, n: [d.x(3, n, 24), d.x(3, 24, 12)], np.matmul, sizes=ROWS)

@@ -25,6 +25,9 @@ fn finish_row(matrix: u32, row: u32, column: u32, sum: vec4<f32>, bias: vec4<f32
             value += p.beta * vec4<f32>(c_at(at.x), c_at(at.y), c_at(at.z), c_at(at.w));
         }
     }
+//#if ENDED
+    value = ending(value);
+//#end
     let at = place(matrix * p.rows + row, column);
 //#if SECOND
     if (at.output == 2u) {
