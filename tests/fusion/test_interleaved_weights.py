@@ -47,6 +47,16 @@ def test_the_words_of_a_part_of_four_columns_follow_each_other(bits: int, part: 
     np.testing.assert_array_equal(uploaded(words), interleaved(8, 2 * bits, part))
 
 
+def test_weights_in_bytes() -> None:
+    s = Sketch()
+    data = np.arange(8 * 32, dtype=np.uint8)
+    words = s.constant(8, 32, dtype=DType.uint8, data=data.tobytes())
+    out = s.add("et_vk.linear_q4gsw.default", s.input(3, 64), words, s.constant(2, 8), 32, None, shape=(3, 8))
+    (words,) = words_of(fuse_for(CPU, s.finish(out)))
+    wanted = data.reshape(2, 4, 4, 8).transpose(0, 2, 1, 3)
+    assert bytes(convert_constant(words)) == wanted.tobytes()
+
+
 def test_joined_weights_are_interleaved_one_by_one() -> None:
     s = Sketch()
     x = s.input(3, 64)

@@ -56,6 +56,20 @@ def test_linear_q4(
     )
 
 
+def test_interleaved_linear_q4(routed: Device) -> None:
+    packed, scales, weight = quantised(68, 96, 32)
+    interleaved = packed.reshape(17, 4, 6, 8).transpose(1, 2).contiguous()
+    check_rule(
+        routed,
+        "et_vk.linear_q4gsw.default",
+        lambda n: [torch.randn(n, 96), Fixed(interleaved), scales, 32, None],
+        lambda x, *rest: torch.nn.functional.linear(x, weight),
+        (19, 1, 2, 3, 8, 19),
+        rtol=1e-4,
+        atol=1e-3,
+    )
+
+
 @pytest.mark.parametrize(("widths", "biased"), [((64, 132), False), ((4, 64, 8), True)])
 @pytest.mark.parametrize("depth", [72, 13])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

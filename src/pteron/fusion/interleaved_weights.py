@@ -17,7 +17,8 @@ from pteron.fusion.edit import Replacement, rebuild
 from pteron.ir.constants import can_take_rows, permuted_constant
 from pteron.ir.values import Arg, Constant, Graph, Joined, Node, Shape, Tensor
 
-LINEARS = ("pteron.linear_affine.default", "pteron.linears_affine")
+Q4 = ("et_vk.linear_q4gsw.default", "pteron.linears_q4gsw")
+LINEARS = ("pteron.linear_affine.default", "pteron.linears_affine", *Q4)
 EMBEDDING = "pteron.embedding_affine.default"
 PART = 16  # codes
 COLUMNS = 4
@@ -38,7 +39,7 @@ def fuse(graph: Graph) -> Graph:
         # A weight that another operator reads, too, would be stored twice.
         nodes = readers[_bytes_of(weights)]
         if all(_suits(node) and _form(node) == _form(linear) for node in nodes):
-            interleaved = _interleaved(graph, weights, _bits(linear) * PART // 32)
+            interleaved = _interleaved(graph, weights, _elements(linear, PART))
             for node in nodes:
                 args = tuple(interleaved if arg is _weights(node) else arg for arg in node.args)
                 replacements[node.index] = Replacement(node.name, args, (node,))
@@ -62,9 +63,14 @@ def _weights(node: Node) -> Tensor:
 
 
 def _bits(node: Node) -> int:
-    bits = _arg(node, "bits")
+    bits = 4 if node.name in Q4 else _arg(node, "bits")
     assert isinstance(bits, int)
     return bits
+
+
+def _elements(node: Node, codes: int) -> int:
+    """The bytes or words that codes take."""
+    return codes * _bits(node) // 8 // _weights(node).dtype.itemsize
 
 
 def _form(node: Node) -> tuple[int, Shape]:
@@ -73,7 +79,9 @@ def _form(node: Node) -> tuple[int, Shape]:
 
 def _suits(node: Node) -> bool:
     """Whether kernels can read the weights interleaved: codes of one plane, and whole pairs of parts."""
-    if node.name not in (*LINEARS, EMBEDDING) or _bits(node) not in (4, 8) or _arg(node, "table") is not None:
+    if node.name not in (*LINEARS, EMBEDDING) or _bits(node) not in (4, 8):
+        return False
+    if "table" in node.op.parameters and _arg(node, "table") is not None:
         return False
     row = node.args[-1] if node.name == EMBEDDING else node.args[0]
     group = _arg(node, "group_size")
@@ -81,7 +89,7 @@ def _suits(node: Node) -> bool:
     depth = row.max_shape[-1] if row.max_shape else 0
     whole = group > 0 and group % (2 * PART) == 0 and depth > 0 and depth % group == 0
     weights = _weights(node)
-    return whole and weights.max_shape[1:] == (depth * _bits(node) // 32,) and _has_whole_columns(weights)
+    return whole and weights.max_shape[1:] == (_elements(node, depth),) and _has_whole_columns(weights)
 
 
 def _has_whole_columns(weights: Tensor) -> bool:
@@ -91,15 +99,15 @@ def _has_whole_columns(weights: Tensor) -> bool:
     return can_take_rows(weights) and weights.max_shape[0] % COLUMNS == 0
 
 
-def _interleaved(graph: Graph, weights: Tensor, words: int) -> Tensor:
-    """[columns, words of a row] as [columns / 4, parts, 4, words of a part]."""
+def _interleaved(graph: Graph, weights: Tensor, part: int) -> Tensor:
+    """[columns, elements of a row] as [columns / 4, parts, 4, elements of a part]."""
     constant = weights.constant
     if isinstance(constant, Joined):
-        parts = tuple(_interleaved(graph, part, words) for part in constant.parts)
+        parts = tuple(_interleaved(graph, each, part) for each in constant.parts)
         shape = (sum(part.max_shape[0] for part in parts), *parts[0].max_shape[1:])
         return graph.tensor(weights.dtype, shape, f"{weights.name}.interleaved", Joined(parts, 0))
     assert isinstance(constant, Constant)
     rows, row = weights.max_shape
-    split = (rows // COLUMNS, COLUMNS, row // words, words)
+    split = (rows // COLUMNS, COLUMNS, row // part, part)
     same = graph.tensor(weights.dtype, split, weights.name, Constant(constant.data, constant.host_type))
     return permuted_constant(graph, same, (0, 2, 1, 3))

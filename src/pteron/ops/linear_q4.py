@@ -29,11 +29,18 @@ def product_q4(
     bias: LiveTensor | None,
     outs: Sequence[LiveTensor],
 ) -> list[Route]:
-    """W is [N, ceil(K/2)] bytes, with even k in the low nibble. Scales are [K/group, N] or larger."""
-    check(weights.rank == 2, f"weights must have 2 dimensions, not shape {describe(weights.shape)}")
+    """W is [N, ceil(K/2)] bytes, with even k in the low nibble, or interleaved [N/4, K/16, 4, 8].
+
+    Scales are [K/group, N] or larger.
+    """
     check(group_size > 0, f"group_size must be positive, not {group_size}")
     depth, columns = x.max_shape[-1], sum(out.max_shape[-1] for out in outs)
-    packed = weights.shape[1]
+    interleaved = weights.shape[1:] == (depth // 16, 4, 8) and group_size % 32 == 0
+    check(
+        weights.rank == 2 or interleaved,
+        f"weights must have 2 dimensions, not shape {describe(weights.shape)}",
+    )
+    packed = depth // 2 if interleaved else weights.shape[1]
     check(
         (depth + 1) // 2 <= packed,
         f"weights of shape {describe(weights.shape)} do not fit {columns} columns of {depth} elements",

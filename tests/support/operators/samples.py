@@ -269,6 +269,8 @@ for bits, words, group, minima in FORMS:
         for widths in ((4, 8), (4, 4, 4)):
             sample("pteron.linears_affine", lambda n, w=weight, widths=widths: [
                 X(n, 64), *w, None, [X(n, m) for m in widths]])  # fmt: skip
+sample("et_vk.linear_q4gsw", lambda n: [
+    X(n, 64), W(3, 4, 4, 8, dtype=DType.uint8), W(2, 12), 32, None, X(n, 12)])  # fmt: skip
 for bits in (4, 8):  # interleaved
     weight = [W(3, 4, 4, bits // 2, dtype=DType.int32), W(12, 2), bits, 32, 4, None]
     sample("pteron.linear_affine", lambda n, w=weight: [X(n, 64), *w, None, X(n, 12)])
