@@ -180,7 +180,7 @@ def dtype(host_type: str) -> np.dtype[Any]:
 
 def convert_constant(tensor: Tensor) -> memoryview:
     """The bytes of a constant in the GPU's format: row-major, in the GPU's dtype, with its parts joined."""
-    return memoryview(_row_major(tensor).tobytes())
+    return np.ascontiguousarray(_row_major(tensor)).reshape(-1).view(np.uint8).data
 
 
 def _row_major(tensor: Tensor) -> np.ndarray[Any, Any]:
