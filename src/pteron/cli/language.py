@@ -114,7 +114,7 @@ def located(model: Path, from_hub: bool) -> Path:
 
 def ready(model: Path, context: int = 0) -> Path:
     """A model as a `.pte` file: others are converted behind a progress bar, or found in the cache."""
-    from pteron.llm.model import is_source, model_file
+    from pteron.llm.model_files import is_source, model_file
 
     if not is_source(model):
         return model

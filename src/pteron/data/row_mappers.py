@@ -20,7 +20,7 @@ from pteron.llm import Embedder, LanguageModel, Tokenizer, load_embedder
 from pteron.llm import load as load_language_model
 from pteron.llm.companions import Companions
 from pteron.llm.embedder import is_embedder
-from pteron.llm.model import is_source, model_file
+from pteron.llm.model_files import is_source, model_file
 from pteron.llm.tokenizer import prompt_worker
 from pteron.loading import load
 from pteron.program import Program

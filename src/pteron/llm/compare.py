@@ -15,7 +15,8 @@ import numpy as np
 
 from pteron.errors import InputError
 from pteron.extras import needs
-from pteron.llm.model import LanguageModel, is_source, load
+from pteron.llm.model import LanguageModel, load
+from pteron.llm.model_files import is_source
 from pteron.notebook_bar import NotebookBar
 
 Row = np.ndarray[Any, Any]

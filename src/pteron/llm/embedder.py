@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pteron.devices import Adapter, Device
 from pteron.errors import FormatError, InputError, UnsupportedError
 from pteron.llm.companions import DESCRIPTION, Companions
-from pteron.llm.model import model_file
+from pteron.llm.model_files import model_file
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker
 from pteron.loading import load as load_program
 from pteron.loading import portable_source

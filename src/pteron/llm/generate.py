@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -33,6 +33,17 @@ if TYPE_CHECKING:
 
 Prompt: TypeAlias = str | Sequence[int] | Sequence[Message]
 Prompts: TypeAlias = list[str] | list[list[int]] | list[list[Message]] | list[Prompt]
+
+
+def is_many(prompt: Prompt | Prompts) -> bool:
+    """Whether it is a list of prompts: of texts, of lists of tokens, or of lists of messages."""
+    if isinstance(prompt, str) or not len(prompt):
+        return False
+    return isinstance(prompt[0], Sequence)
+
+
+def is_messages(prompt: Prompt) -> bool:
+    return not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,15 @@ from typing import Any, Unpack, cast, overload
 
 from pteron.devices import Adapter, Device
 from pteron.errors import InputError, PteronError
-from pteron.extras import needs
 from pteron.llm.batch import run_all
 from pteron.llm.bounded import Worker
 from pteron.llm.chat_template import ChatTemplate, Message
 from pteron.llm.companions import Companions
 from pteron.llm.context import ContextFull, ContextWindow, TextWindow, TurnWindow, check_room
 from pteron.llm.decoder import Decoder
-from pteron.llm.generate import Generation, Piece, Prompt, Prompts, Stream, collect
+from pteron.llm.generate import Generation, Piece, Prompt, Prompts, Stream, collect, is_many, is_messages
 from pteron.llm.grammar import Grammars, Source
+from pteron.llm.model_files import model_file
 from pteron.llm.options import AnswerOptions, Options, split
 from pteron.llm.sampling import Sampling
 from pteron.llm.session import Session
@@ -138,22 +138,6 @@ def load(
         raise
 
 
-def is_source(model: Any) -> bool:
-    """Whether a model must be converted first: a GGUF file or a Hugging Face folder."""
-    return isinstance(model, (str, Path)) and (Path(model).suffix == ".gguf" or Path(model).is_dir())
-
-
-def model_file(
-    model: Any, context_length: int | None = None, progress: Callable[[float, str], None] | None = None
-) -> Any:
-    """The `.pte` program of a model: itself, or converted in the cache."""
-    if not is_source(model):
-        return model
-    with needs("llm", "to convert a model"):
-        from pteron.llm.gguf.conversion_cache import converted
-    return converted(model, max_context=context_length, progress=progress)
-
-
 def _load_again(source: Any, options: dict[str, Any]) -> LanguageModel:
     return load(source, **options)
 
@@ -162,17 +146,6 @@ def _tokenizer(given: Tokenizer | str | Path | None, found: Companions, worker: 
     if given is None:
         return found.tokenizer(worker)
     return given if isinstance(given, Tokenizer) else Tokenizer.from_file(given, worker=worker)
-
-
-def _is_many(prompt: Prompt | Prompts) -> bool:
-    """Whether it is a list of prompts: of texts, of lists of tokens, or of lists of messages."""
-    if isinstance(prompt, str) or not len(prompt):
-        return False
-    return isinstance(prompt[0], Sequence)
-
-
-def _is_messages(prompt: Prompt) -> bool:
-    return not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
 
 class LanguageModel:
@@ -279,7 +252,7 @@ class LanguageModel:
 
     def _window(self, prompt: Prompt, options: AnswerOptions, allow_special: bool) -> ContextWindow:
         """A prompt as the part of it that is in the context."""
-        messages = cast(Sequence[Message], prompt) if _is_messages(prompt) else None
+        messages = cast(Sequence[Message], prompt) if is_messages(prompt) else None
         use, can_shift = self.tool_use(options), options.context_policy == "shift"
         if use and messages is None:
             raise ToolError("tools need a prompt of messages")
@@ -332,7 +305,7 @@ class LanguageModel:
             answer.text, answer.finish_reason, answer.stats
             ```
         """
-        if not _is_many(prompt):
+        if not is_many(prompt):
             one = cast(Prompt, prompt)
             with self.stream(one, session=session, allow_special=allow_special, **options) as stream:
                 return collect(stream)
@@ -447,7 +420,7 @@ class LanguageModel:
         try:
             if isinstance(prompt, str):
                 return self._with_start(self.tokenizer.encode(prompt, most=self.context_length))
-            if _is_messages(prompt):
+            if is_messages(prompt):
                 parts = self._chat_parts(cast(Sequence[Message], prompt), tools, as_text=not allow_special)
                 return self.tokenizer.encode(parts, add_special_tokens=False, most=self.context_length)
         except TooLong:

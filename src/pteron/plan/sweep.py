@@ -41,6 +41,7 @@ from pteron.plan.routes import (
     runnable_routes,
     usable_routes,
 )
+from pteron.plan.signatures import NodeSignature, signatures
 
 # A decode loop may re-plan a node at every position. Do not keep all of these plans.
 REMEMBERED_PLANS_PER_NODE = 64
@@ -134,7 +135,7 @@ class LiveGraph:
         self.visits = 0  # rules evaluated since load, for tests and measurements
         self._memo: list[dict[tuple[Live, ...], NodePlan]] = [{} for _ in graph.nodes]
         self._keys = [planning_values(node) for node in graph.nodes]
-        self._signatures = _signatures(graph, layout)
+        self._signatures = signatures(graph, layout)
         self._twins: dict[tuple[Any, ...], tuple[NodeSignature, NodePlan]] = {}  # by form and live values
         self._consumers = consumers(graph, self._keys)
         self._watchers = watchers(graph, self._keys)
@@ -459,41 +460,6 @@ class Evaluation:
     outputs: dict[ValueId, LiveTensor | LiveResult] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     rules: list[ContentRule] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSignature:
-    """What a node's plans depend on, besides its live shapes; and the values of the node, in order."""
-
-    form: int  # equal for nodes that can share plans
-    values: tuple[Value, ...]
-
-    @property
-    def ids(self) -> list[ValueId]:
-        return [value.id for value in self.values]
-
-
-def _signatures(graph: Graph, layout: Layout) -> list[NodeSignature]:
-    numbers: dict[Any, int] = {}  # small numbers for forms, which are slow to compare
-    signatures = []
-    for node in graph.nodes:
-        values: dict[Value, int] = {}
-        args = _form(node.args, values)
-        form = (node.name, node.when is not None, node.index in layout.copies, args)
-        signatures.append(NodeSignature(numbers.setdefault(form, len(numbers)), tuple(values)))
-    return signatures
-
-
-def _form(arg: Arg, values: dict[Value, int]) -> Any:
-    """An argument, with values replaced by numbers in the order of their first use."""
-    if isinstance(arg, tuple):
-        return tuple([_form(item, values) for item in arg])
-    if isinstance(arg, Tensor):
-        place = values.setdefault(arg, len(values))
-        return (place, arg.dtype, arg.max_shape, arg.constant is not None)
-    if isinstance(arg, SymInt):
-        return (values.setdefault(arg, len(values)),)
-    return (type(arg), arg)
 
 
 def _skipped(node: Node) -> NodePlan:

@@ -61,7 +61,7 @@ def _application(path: str, name: str, load: dict[str, Any], options: dict[str, 
     from pteron.llm import load as load_language_model
     from pteron.llm import load_embedder
     from pteron.llm.embedder import is_embedder
-    from pteron.llm.model import model_file
+    from pteron.llm.model_files import model_file
     from pteron.server import create_app
 
     program = Path(model_file(path, load.get("context_length")))

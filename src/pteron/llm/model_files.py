@@ -1,0 +1,25 @@
+"""What a language model or an embedder is loaded from: a program, or a model that is converted first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pteron.extras import needs
+
+
+def is_source(model: Any) -> bool:
+    """Whether a model must be converted first: a GGUF file or a Hugging Face folder."""
+    return isinstance(model, (str, Path)) and (Path(model).suffix == ".gguf" or Path(model).is_dir())
+
+
+def model_file(
+    model: Any, context_length: int | None = None, progress: Callable[[float, str], None] | None = None
+) -> Any:
+    """The `.pte` program of a model: itself, or converted in the cache."""
+    if not is_source(model):
+        return model
+    with needs("llm", "to convert a model"):
+        from pteron.llm.gguf.conversion_cache import converted
+    return converted(model, max_context=context_length, progress=progress)
