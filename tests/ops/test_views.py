@@ -100,10 +100,25 @@ CASES: dict[str, tuple[str, Callable[..., Any], Callable[[int, T], list[Any]]]] 
         torch.cat,
         lambda n, t: [[values(3, n, 3, dtype=t), values(3, 1, 3, dtype=t)], 1],
     ),
+    "cat of whole quads": (
+        "cat.default",
+        torch.cat,
+        lambda n, t: [[values(3, n, 8, dtype=t), values(3, 1, 8, dtype=t), values(3, n, 8, dtype=t)], 1],
+    ),
+    "cat of whole quads at times": (
+        "cat.default",
+        torch.cat,
+        lambda n, t: [[values(2, 4, n, dtype=t), values(2, 3, n, dtype=t)], 1],
+    ),
     "cat of the last": (
         "cat.default",
         torch.cat,
         lambda n, t: [[values(n, 3, dtype=t), values(n, 2, dtype=t), values(n, 1, dtype=t)], -1],
+    ),
+    "stack of whole quads": (
+        "stack.default",
+        torch.stack,
+        lambda n, t: [[values(n, 4, dtype=t), values(n, 4, dtype=t)], 1],
     ),
     "stack": (
         "stack.default",

@@ -7,6 +7,7 @@ part, it keeps the other elements. So no two invocations write to the same word.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from pteron.ir.rule import (
     Bound,
@@ -15,6 +16,7 @@ from pteron.ir.rule import (
     LiveInt,
     LiveTensor,
     OpError,
+    Route,
     Segmented,
     Work,
     check,
@@ -49,8 +51,30 @@ def write_slice(x: LiveTensor, y: LiveTensor, dim: int, start: int, length: int,
     return Dispatch("strided_write", {"x": x, "y": y}, params, threads(count))
 
 
+def joined(parts: Sequence[LiveTensor], y: LiveTensor, dim: int, lengths: Sequence[int]) -> list[Route]:
+    """y is made of parts with these lengths, one after another along a dimension."""
+    starts = [0, *accumulate(lengths)]
+    inner = numel(y.shape[dim + 1 :])
+    elements = [
+        write_slice(x, y, dim, start, length)
+        for x, start, length in zip(parts, starts, lengths, strict=False)
+    ]
+    in_quads = [
+        _copy_quads(x, y, start * inner, y.shape[dim] * inner, length * inner)
+        for x, start, length in zip(parts, starts, lengths, strict=False)
+    ]
+    fits = all(length * inner % 4 == 0 for length in lengths)
+    return [Route("quads", in_quads, when=fits), Route("elements", elements)]
+
+
+def _copy_quads(x: LiveTensor, y: LiveTensor, start: int, total: int, run: int) -> Dispatch:
+    count = quads(x.numel) if y.numel else 0
+    params = {"quads": count, "run": max(1, run // 4), "total": total // 4, "start": start // 4}
+    return Dispatch("slice_quads", {"x": x, "y": y}, params, threads(count))
+
+
 @op("aten.cat.default", rows=rows_of("tensors", mixes="dim"))
-def cat(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Dispatch]:
+def cat(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Route]:
     # torch ignores a tensor of shape [0], whatever the rank of the others.
     parts = [x for x in tensors if x.max_shape != (0,)]
     check(bool(parts), "there is nothing to concatenate")
@@ -64,15 +88,11 @@ def cat(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Dispat
             )
     total = sum(x.shape[d] for x in parts)
     out.resize((*parts[0].shape[:d], total, *parts[0].shape[d + 1 :]))
-    dispatches, start = [], 0
-    for x in parts:
-        dispatches.append(write_slice(x, out, d, start, x.shape[d]))
-        start += x.shape[d]
-    return dispatches
+    return joined(parts, out, d, [x.shape[d] for x in parts])
 
 
 @op("aten.stack.default")
-def stack(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Dispatch]:
+def stack(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Route]:
     shape = tensors[0].shape
     for n, x in enumerate(tensors):
         check(
@@ -81,7 +101,7 @@ def stack(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Disp
         )
     d = dimension(dim, len(shape) + 1)
     out.resize((*shape[:d], len(tensors), *shape[d:]))
-    return [write_slice(x, out, d, n, 1) for n, x in enumerate(tensors)]
+    return joined(tensors, out, d, [1] * len(tensors))
 
 
 @op("aten.slice_scatter.default")

@@ -34,6 +34,12 @@ case("aten.pixel_shuffle.default", lambda d, n: [d.x(n, 8, 3, 2), 2],
 
 case("aten.cat.default", lambda d, n: [[d.x(n, 3), d.x(n, 4)], 1],
      lambda parts, dim: np.concatenate(parts, dim), dtypes=DTYPES)  # fmt: skip
+case(
+    "aten.cat.default",
+    lambda d, n: [[d.x(3, n, 4), d.x(3, 2, 4), d.x(3, n, 4)], 1],
+    lambda xs, dim: np.concatenate(xs, dim),
+)
+case("aten.stack.default", lambda d, n: [[d.x(n, 3, 4), d.x(n, 3, 4)], 1], np.stack)
 case("aten.stack.default", lambda d, n: [[d.x(n, 3), d.x(n, 3)], 1], np.stack)
 
 
