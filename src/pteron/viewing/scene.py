@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pteron.errors import InputError
-from pteron.fusion import fuse
+from pteron.fusion import fuse, fuse_for
 from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP
 from pteron.ir.problems import unsupported
 from pteron.ir.values import Node, SymInt, Tensor, Value, ValueId
@@ -53,7 +53,7 @@ class Scene:
         self.unfused, problems = try_lower(file, method)
         if problems:
             raise unsupported({method: problems})
-        self.graph = fuse(self.unfused) if fused else self.unfused
+        self.graph = fuse_for(features, fuse(self.unfused)) if fused else self.unfused
         self.live = plan(self.graph, features, choice)
         self.controls = find_controls(self.live)
         self._lock = threading.Lock()
