@@ -33,6 +33,7 @@ fn main(
     var mine = min(row + (member & (ROWS - 1u)), p.rows - 1u) * (p.depth / 8u) + (member & 7u) / ROWS;
     // Parameters are read before the loop: a software adapter would read them in every round.
     let count = p.depth / 16u;
+    var line: Lines;
     var sums = array<vec4<f32>, ROWS>();
     for (var part = 0u; part < count; part++) {
         var first: array<vec4<f32>, EIGHTS>;
@@ -65,7 +66,8 @@ fn main(
 //#end r
 //#end i
 //#end e
-        let line = lines_of(c, part / (2u * PAIRS_PER_GROUP));
+        // Scales are loaded once per group.
+        if (part % (2u * PAIRS_PER_GROUP) == 0u) { line = lines_of(c, part / (2u * PAIRS_PER_GROUP)); }
 //#each r ROWS
         sums[r] += parts[r] * line.scale + subgroupBroadcast(total, r) * line.start;
 //#end r
