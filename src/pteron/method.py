@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,7 +10,7 @@ from pteron import html
 from pteron.arrays import AsGiven, GpuArray, host
 from pteron.errors import InputError, PteronError
 from pteron.gpu import call
-from pteron.gpu.call import Feed, Read
+from pteron.gpu.call import Feed
 from pteron.gpu.device import Copy, Device
 from pteron.gpu.executor import Executor
 from pteron.gpu.placement import Placement
@@ -21,7 +19,8 @@ from pteron.gpu.state import State
 from pteron.ir.live import Live
 from pteron.ir.values import Port, SymInt, Tensor, ValueId, numel
 from pteron.method_info import Memory, describe
-from pteron.plan.dynamic import check_shape, dynamic_dims, explained, refusal
+from pteron.method_values import read_count, read_input, read_output
+from pteron.plan.dynamic import dynamic_dims, explained, refusal
 from pteron.plan.input_uses import index_inputs, input_elements
 from pteron.plan.memory import aligned
 from pteron.plan.rehearsal import rehearse
@@ -227,7 +226,7 @@ class Method:
         def finish(data: memoryview) -> T:
             counts = self.graph.counts
             return then(
-                [_output(port, data, reads, integers, counts, from_gpu) for port in self.graph.outputs]
+                [read_output(port, data, reads, integers, counts, from_gpu) for port in self.graph.outputs]
             )
 
         return call.launch(self._executor, state, copies, reads.values(), finish)
@@ -254,34 +253,12 @@ class Method:
     def _read_inputs(self, inputs: Sequence[Any]) -> list[Any]:
         """Convert each input to the GPU's format and check it. Nothing changes yet."""
         ports = self._input_ports
-        return [self._read_input(port, value) for port, value in zip(ports, inputs, strict=True)]
+        return [read_input(port, value, self.device) for port, value in zip(ports, inputs, strict=True)]
 
     @property
     def _input_ports(self) -> Sequence[Port]:
         """The inputs that a caller gives."""
         return self.graph.inputs
-
-    def _read_input(self, port: Port, value: Any) -> Any:
-        if isinstance(port.value, SymInt):
-            return _integer_input(value, port.name)
-        if not isinstance(port.value, Tensor):
-            return None  # a constant that the exporter kept as an input
-        if isinstance(value, GpuArray):
-            self._check_gpu_array(port, value)
-            array: Any = value
-        else:
-            array = host.read(value, port.name)
-        check_shape(port, tuple(array.shape))
-        if isinstance(array, GpuArray):
-            return array
-        return host.to_gpu(array, port.host_type, port.value.dtype, port.name, value)
-
-    def _check_gpu_array(self, port: Port, value: GpuArray) -> None:
-        assert isinstance(port.value, Tensor)
-        if value.device is not self.device:
-            raise InputError(f"{port.name}: the GpuArray belongs to another device: pass its .numpy()")
-        if value.gpu_dtype is not port.value.dtype:
-            raise InputError(f"{port.name}: expected dtype {port.host_type}, got {value.dtype}")
 
     def _changes(self, arrays: list[Any]) -> dict[ValueId, Live]:
         changes: dict[ValueId, Live] = {}
@@ -346,7 +323,7 @@ class Method:
             counter = self.graph.counts.get(port.value.id) if isinstance(port.value, Tensor) else None
             if counter is not None:  # the length is known only on the GPU
                 buffer = self._executor.buffer(counter, state)
-                kept.shape = (read_back(self.device, buffer, 4, _count), *kept.shape[1:])
+                kept.shape = (read_back(self.device, buffer, 4, read_count), *kept.shape[1:])
         return outputs
 
     def _integer(self, value: SymInt) -> Live:
@@ -506,34 +483,3 @@ class Method:
 
 def _id(port: Port) -> ValueId:
     return port.value.id if isinstance(port.value, (Tensor, SymInt)) else ValueId(-1)
-
-
-def _integer_input(value: Any, name: str) -> int:
-    if not isinstance(value, bool):
-        with suppress(TypeError):
-            return operator.index(value)
-    raise InputError(f"{name}: expected an integer, got {type(value).__name__}")
-
-
-def _output(
-    port: Port,
-    data: memoryview,
-    reads: dict[ValueId, Read],
-    integers: dict[str, Live],
-    counts: dict[ValueId, Tensor],
-    from_gpu: Callable[..., Any],
-) -> Any:
-    if isinstance(port.value, SymInt):
-        return integers[port.name]
-    if not isinstance(port.value, Tensor):
-        return port.value
-    read = reads[port.value.id]
-    if not read.nbytes:
-        return host.empty(read.shape, port.host_type)
-    array = from_gpu(read.bytes_in(data), port.value.dtype, port.host_type, read.shape)
-    counter = counts.get(port.value.id)
-    return array if counter is None else host.first(array, _count(reads[counter.id].bytes_in(data)))
-
-
-def _count(data: memoryview) -> int:
-    return int.from_bytes(data[:4], "little", signed=True)

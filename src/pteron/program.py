@@ -363,7 +363,7 @@ def lower_all(
 def fuse_all_for(
     device: Device, graphs: Mapping[str, Graph], passes: Iterable[str] | None = None
 ) -> dict[str, Graph]:
-    """The graphs after the passes for this kind of device."""
+    """The graphs, changed by the passes for this kind of device."""
     return {name: fuse_for(device.route_features, graph, passes) for name, graph in graphs.items()}
 
 

@@ -63,7 +63,7 @@ def fuse(graph: Graph, passes: Iterable[str] | None = None) -> Graph:
 
 
 def fuse_for(features: Collection[str], graph: Graph, passes: Iterable[str] | None = None) -> Graph:
-    """The graph after the named passes for a device with these features. None: all that suit it."""
+    """The graph, changed by the named passes that a device with these features needs. None: all of them."""
     wanted = DEVICE_PASSES if passes is None else list(passes)
     for name, (run, needs) in DEVICE_PASSES.items():
         if name in wanted and all(need in features for need in needs):

@@ -34,7 +34,7 @@ def _convolution_work(call: LiveArguments) -> Work:
 def linear_with_ending(
     x: LiveTensor, weight: LiveTensor, bias: LiveTensor | None, ending: str, out: LiveTensor
 ) -> list[Route]:
-    """A linear layer, and the function of its results whose WGSL expression is `ending`."""
+    """A linear layer. The WGSL expression `ending` is then applied to each result."""
     return _with_ending(linear_product(x, weight, bias, (out,)), out, ending)
 
 
@@ -52,7 +52,7 @@ def convolution_with_ending(
     ending: str,
     out: LiveTensor,
 ) -> list[Route]:
-    """A convolution with packed weights, and the function of its results."""
+    """A convolution with packed weights. `ending` is then applied to each result."""
     routes = packed_convolution(
         x, weight, bias, stride, padding, dilation, groups, output_min, output_max, out
     )

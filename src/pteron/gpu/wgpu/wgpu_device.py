@@ -345,8 +345,8 @@ def _mark_forked() -> None:
     if not _History.has_opened:
         return
     _History.was_forked_after_opening = True
-    # The child never releases a GPU object, not even one that is garbage by now: the driver would wait for
-    # its threads.
+    # The child never releases a GPU object, not even one that nothing uses any more. The driver would wait
+    # for its threads, which only the parent has.
     for kind in (wgpu.classes.GPUObjectBase, wgpu.classes.GPUAdapter):
         kind.__del__ = lambda _: None
     for device in _open_devices:
