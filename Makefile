@@ -1,19 +1,29 @@
 # `make demo` and `make test` set up everything they need (see scripts/setup.sh).
-.PHONY: demo test test-all cluster conformance soak zoo fuzz docs site bench lint format setup clean
+.PHONY: demo quick test test-all cluster conformance soak zoo fuzz differential check-op docs site bench lint format
+.PHONY: setup clean
 
 PY := .venv/bin/python
 # A file stays in one worker, so its exported programs are made once and no worker waits for another.
 PYTEST := $(PY) -m pytest -n 2 --dist loadfile -q
+# As with a version of wgpu-py whose C functions Pteron does not know.
+PUBLIC := $(PYTEST) --public-calls
 
 demo:
 	@bash scripts/setup.sh llm
 	@$(PY) examples/smollm2.py
 
+# Prove a change in about three minutes: the linters, the pure tests, and the tests that the change touches.
+quick: setup lint
+	$(PY) -m tests.quick
+
 test: setup lint
 	$(PYTEST) -m "not slow and not conformance and not cluster"
+	$(PUBLIC) tests/gpu_only/test_submit.py tests/gpu_only/test_interrupts.py \
+		"tests/dynamic_shape/test_replay.py::test_results_equal_torch_at_every_live_shape[rope]"
 
 test-all: setup lint
 	$(PYTEST) -m "not cluster"
+	$(PUBLIC) tests/gpu_only tests/dynamic_shape
 	@$(MAKE) cluster
 
 # The tests with real Ray, Spark and Dask, which need 1 GB of packages.
@@ -37,10 +47,19 @@ share = $$(($(N) / $(1) + 1))
 fuzz: setup
 	@mkdir -p $(FUZZ)
 	$(PY) -m tests.hostile.fuzz plan --count $(N) --state $(FUZZ)/plan.json
+	$(PY) -m tests.hostile.fuzz xnnpack --count $(N) --state $(FUZZ)/xnnpack.json
 	$(PY) -m tests.hostile.fuzz inspect --count $(call share,20) --state $(FUZZ)/inspect.json
 	$(PY) -m tests.hostile.fuzz run --count $(call share,20) --state $(FUZZ)/run.json
 	$(PY) -m tests.hostile.fuzz gguf --count $(call share,20) --state $(FUZZ)/gguf.json
 	$(PY) -m tests.hostile.fuzz ptd --count $(call share,20) --state $(FUZZ)/ptd.json
+
+# Run random programs by Pteron, by ExecuTorch's own runtime and by torch, and compare. Each run continues where the
+# last one stopped. The folder DIFFERENTIAL stores the position, a summary and the failures. N=20000 takes hours.
+DIFFERENTIAL := .differential
+differential: N := 2000
+differential: setup
+	$(PY) -m tests.differential --count $(N) --folder $(DIFFERENTIAL)
+	$(PY) -m tests.differential --count $(call share,100) --folder $(DIFFERENTIAL) --exported
 
 # Run the models of the zoo that have no result yet, in every mode, and write docs/models.md. Takes hours.
 # Results are kept in tests/zoo/results.jsonl. Example: ARGS="--again --only timm/". See tests/zoo/__main__.py.
@@ -50,10 +69,13 @@ zoo: setup
 	$(PY) -m pip install -q --no-deps --upgrade --target build/zoo torchaudio==2.11.0
 	PYTHONPATH=build/zoo $(PY) -m tests.zoo $(ARGS)
 
+# Prove an operator in about a minute: its catalogue entry, table, kernels, export, lint and tests.
+check-op: setup
+	@$(PY) -m tests.check_op $(NAME)
+
 docs: setup
-	$(PY) -m tests.support.operators.portable
+	$(PY) -m tests.support.operators.executorch_kernels
 	$(PY) -m tests.support.operators.docs
-	$(PY) -m tests.support.kernels.docs
 	$(PY) -m benchmarks.history page
 
 # Build the documentation into build/site, without a network. `python -m http.server -d build/site` shows it.

@@ -212,8 +212,6 @@ def record(row: Row, found: dict[str, Samples], facts: dict[str, dict[str, str]]
             "cpu_ratio_to_pteron": samples.cpu / ours if samples.cpu and ours else None,
             "missing": samples.missing or None,
             "note": samples.note or None,
-            "published_cpu_ms": row.published,
-            "published_by": row.by or None,
         }
 
 
@@ -224,8 +222,6 @@ def table(title: str, names: Sequence[str]) -> Table:
         made.add_column(name, justify="right")
         if name != US:
             made.add_column("ratio", justify="right")
-    made.add_column("published", justify="right", style="dim")
-    made.add_column("ratio", justify="right", style="dim")
     return made
 
 
@@ -236,8 +232,6 @@ def cells(row: Row, found: dict[str, Samples]) -> list[str]:
         line.append(_times(samples))
         if name != US:
             line.append(_ratio(samples.cpu, ours))
-    line.append(f"{row.by} {row.published:g}" if row.published else "")
-    line.append(_ratio(row.published, ours))
     return line
 
 
@@ -327,8 +321,7 @@ def main() -> None:
     console = Console(width=150, highlight=False)
     if not options.models and options.only in loads.ROW:
         notes += loads.measure_loads(smollm2.program(PEERS), options.output, console)
-    console.print("A ratio is a peer's CPU time over Pteron's: above 1, Pteron is faster. The column")
-    console.print("'published' was not measured in this run: see benchmarks/README.md.")
+    console.print("A ratio is a peer's CPU time over Pteron's: above 1, Pteron is faster.")
     for note in notes:
         console.print(f"- {note}")
     console.print(f"\nsaved {options.output}", style="dim")

@@ -1,26 +1,35 @@
-"""The history of the benchmarks: one line per release, and the page docs/performance.md with its plot.
+"""The history of the benchmarks: one line per release, and the page that shows the numbers of the last one.
 
     python -m benchmarks.history add build/bench.jsonl --note "two cores, idle"    # after `make bench`
     python -m benchmarks.history page                                              # write the page again
 
 `add` takes the last result of each row and side in the file. A second line for a version replaces the first.
+The page has tables between two comments, of which the first names a group of rows (see GROUPS):
+
+    <!-- numbers: SmolLM2-135M -->
+    <!-- end of numbers -->
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmarks.plots import Panel, plot
-
 ROOT = Path(__file__).parent.parent
 HISTORY = ROOT / "benchmarks/history.jsonl"
-PAGE = ROOT / "docs/performance.md"
-PLOT = ROOT / "docs/images/performance.svg"
+PAGE = ROOT / "docs/comparison.md"
+
+GROUPS = {
+    "SmolLM2-135M": "SmolLM2-135M, ",
+    "whole models": ("ResNet", "MobileNet", "ViT", "ConvNeXt", "BERT", "Whisper"),
+}  # by the beginning of a row's name
+_TABLE = re.compile(r"(?<=<!-- numbers: )(?P<group>[^>]+) -->\n.*?(?=<!-- end of numbers -->)", re.S)
+NATIVE = ("llama", "torch")  # sides that run on the CPU, without shaders
 
 Times: TypeAlias = dict[str, float]  # by side
 
@@ -29,20 +38,10 @@ NAMES = {
     "pteron": "Pteron",
     "llama": "llama.cpp, CPU",
     "llama_vulkan": "llama.cpp, Vulkan",
+    "onnxruntime": "onnxruntime-webgpu",
+    "ncnn": "ncnn, Vulkan",
     "torch": "torch, CPU",
 }
-
-HEAD = """\
-# Performance over time
-
-`python -m benchmarks.history` generates this page from `benchmarks/history.jsonl`, which has one line per
-release. A test checks that it is up to date. Numbers are CPU milliseconds of a call in all threads, for loads
-of the whole process. So on a software adapter they include the kernels. Compare lines only if adapter and
-machine are the same. [The method](../benchmarks/README.md) says how rows are measured.
-[Comparison](comparison.md) has the other tools.
-
-![CPU milliseconds of each row by release: Pteron and its peers](images/performance.svg)
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,34 +86,31 @@ def with_release(releases: Sequence[Release], new: Release) -> list[Release]:
 # -- the page --------------------------------------------------------------------------------------
 
 
-def panels(releases: Sequence[Release]) -> Iterator[Panel]:
-    """One panel per row: a line for each side, with a point for each release that has it."""
-    for row in dict.fromkeys(row for release in releases for row in release.rows):
-        sides = dict.fromkeys(side for release in releases for side in release.rows.get(row, {}))
-        series = {
-            NAMES.get(side, side): [release.rows.get(row, {}).get(side) for release in releases]
-            for side in sides
-        }
-        yield Panel(row, [release.version for release in releases], series)
+def table(rows: Mapping[str, Times]) -> Iterator[str]:
+    sides = list(dict.fromkeys(side for times in rows.values() for side in times))
+    yield f"| CPU ms | {' | '.join(NAMES.get(side, side) for side in sides)} | Pteron / native code |\n"
+    yield f"{'|---' * (2 + len(sides))}|\n"
+    for row, times in rows.items():
+        cells = [f"{times[side]:,g}" if side in times else "" for side in sides]
+        native = min((times[side] for side in NATIVE if side in times), default=None)
+        ratio = f"{times['pteron'] / native:.1f}" if native and "pteron" in times else ""
+        yield f"| {row} | {' | '.join(cells)} | {ratio} |\n"
 
 
-def page(releases: Sequence[Release]) -> str:
-    parts = [HEAD]
-    for release in reversed(releases):
-        sides = list(dict.fromkeys(side for times in release.rows.values() for side in times))
-        parts.append(f"\n## {release.version}\n\n{release.date}, {release.adapter}. {release.note}\n\n")
-        names = " | ".join(NAMES.get(side, side) for side in sides)
-        parts.append(f"| CPU ms | {names} |\n{'|---' * (1 + len(sides))}|\n")
-        for row, times in release.rows.items():
-            cells = [f"{times[side]:,g}" if side in times else "" for side in sides]
-            parts.append(f"| {row} | {' | '.join(cells)} |\n")
-    return "".join(parts)
+def with_tables(text: str, release: Release) -> str:
+    """A page with the numbers of a release between its comments."""
+
+    def numbers(found: re.Match[str]) -> str:
+        group = found["group"]
+        rows = {row: times for row, times in release.rows.items() if row.startswith(GROUPS[group])}
+        head = f"Pteron {release.version}, {release.date}, {release.adapter}. {release.note}"
+        return f"{group} -->\n{head}\n\n{''.join(table(rows))}"
+
+    return _TABLE.sub(numbers, text)
 
 
 def write_page() -> None:
-    releases = read()
-    PAGE.write_text(page(releases), "utf-8")
-    PLOT.write_text(plot(list(panels(releases))), "utf-8")
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8"), read()[-1]), "utf-8")
 
 
 def main() -> None:

@@ -50,7 +50,9 @@ def measure_loads(model: Path | None, output: Path, console: Console) -> list[st
 
 
 def _compile_modules(cache: str) -> None:
-    imported = "import pteron.llm.decoder, pteron.gpu.wgpu.wgpu_device, pteron.segmented_method"
+    imported = (
+        "import pteron.llm.decoder, pteron.engine.devices.wgpu.wgpu_device, pteron.api.segmented_method"
+    )
     subprocess.run([sys.executable, "-c", imported], check=True, cwd=ROOT, env=_environment(cache))
 
 

@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-import pteron.ops  # noqa: F401  registers the operators
-from pteron.arrays.numpy_arrays import convert_constant
-from pteron.devices import Device
-from pteron.gpu.placement import Placement
-from pteron.gpu.staging import read_back
-from pteron.ir import op as registry
-from pteron.ir.dtypes import DType
-from pteron.ir.values import Arg, Constant, Graph, Node, Port, Tensor, ValueId, values_in
-from pteron.method import Method
-from pteron.plan.sweep import plan
+from pteron.api.method import Method
+from pteron.compiler import ops
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.values import Arg, Constant, Graph, Port, Tensor, ValueId
+from pteron.compiler.plan.sweep import plan
+from pteron.engine.arrays.numpy_arrays import convert_constant
+from pteron.engine.devices.opening import Device
+from pteron.engine.weight_store import WeightStore
 from pteron.pte.bytesource import ByteSource
 
 
@@ -32,20 +30,18 @@ class OneOp:
         self.inputs: list[np.ndarray[Any, Any]] = []
         bound = [self._arg(arg) for arg in args]
         outs = [self._tensor(np.empty(shape, np.float32)) for shape in outputs]
-        spec = registry.find(name)
-        assert spec is not None, name
+        spec = ops.known(name)
         last: Arg = tuple(outs) if spec.parameters[-1] == "outs" else outs[0]
-        all_args = spec.bind([*bound, last])
-        reads = tuple(v for a in all_args[:-1] for v in values_in(a))
-        mutated = spec.mutated(all_args)
-        self.graph.nodes.append(Node(0, name, spec, all_args, reads, tuple(outs), mutated, "benchmark"))
+        node = spec.node(spec.bind([*bound, last]), "benchmark")
+        self.graph.nodes.append(node)
         self.graph.outputs = [Port(t.name, t, t.dtype.label, False) for t in outs]
-        self.graph.states = [t for t in mutated if t.constant is not None]
+        self.graph.states = [t for t in node.mutates if t.constant is not None]
         live = plan(self.graph, device.route_features)
-        self.method = Method(live, device, Placement(device, convert_constant))
-        self.executor = self.method._executor
-        self.state = self.method._state()
+        self.method = Method(live, device, WeightStore(device, convert_constant))
         self.call(self.inputs)
+        with self.method.prepare(*self.inputs) as call:
+            (step,) = call.steps()
+            self._commands, self._read = step.commands, call.read
 
     def _tensor(self, array: np.ndarray[Any, Any], constant: bool = False) -> Tensor:
         index = ValueId(len(self.graph.values))
@@ -70,19 +66,14 @@ class OneOp:
 
     def run(self) -> None:
         """Run only the kernels, on the inputs of the last call."""
-        self.device.submit((), self.executor.commands(self.state), ())
+        self.device.submit((), self._commands, ())
         self.device.wait()
 
     def result(self, number: int = 0) -> np.ndarray[Any, Any]:
         port = self.graph.outputs[number]
         assert isinstance(port.value, Tensor)
-        buffer, tensor = self.executor.buffer(port.value, self.state), port.value
-        return read_back(
-            self.device,
-            buffer,
-            tensor.max_nbytes,
-            lambda data: np.frombuffer(data, tensor.dtype.label).reshape(tensor.max_shape).copy(),
-        )
+        found: np.ndarray[Any, Any] = self._read(port.value)
+        return found
 
 
 def _bytes(array: np.ndarray[Any, Any]) -> memoryview:

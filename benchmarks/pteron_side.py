@@ -11,7 +11,7 @@ import pteron
 from benchmarks import models
 from benchmarks.one_op import Fixed, OneOp
 from benchmarks.rows import EPSILON, GROUP, HEAD, HEADS, KV_HEADS, Array, Row, Unsupported
-from pteron.devices import open_device
+from pteron.engine.devices.opening import open_device
 
 CONTEXT = 1024  # positions in the caches of the attention rows
 

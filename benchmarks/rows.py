@@ -24,22 +24,20 @@ class Row:
     name: str
     kind: str  # linear, linear_q4, rms_norm, attention, llm, model, or texts
     sizes: dict[str, int]
-    published: float | None = None  # cpu_ms of the best peer on an idle machine with two cores, measured once
-    by: str = ""
     first_calls: tuple[int, ...] = ()  # new live row counts: the row measures the worst first call
 
 
 ROWS = (
-    Row("f32 matmul 512×512×512", "linear", {"m": 512, "k": 512, "n": 512}, 56, "ncnn"),
-    Row("f32 matmul 128×2048×2048", "linear", {"m": 128, "k": 2048, "n": 2048}, 222, "ncnn"),
-    Row("4-bit linear 1×2048×2048", "linear_q4", {"m": 1, "k": 2048, "n": 2048}, 10.0, "onnxruntime"),
-    Row("4-bit linear 128×2048×2048", "linear_q4", {"m": 128, "k": 2048, "n": 2048}, 251, "onnxruntime"),
-    Row("rms_norm 1×2048", "rms_norm", {"m": 1, "k": 2048}, 0.29, "onnxruntime"),
-    Row("rms_norm 128×2048", "rms_norm", {"m": 128, "k": 2048}, 4.3, "onnxruntime"),
-    Row("attention 32/8×64, 1 after 511", "attention", {"s": 1, "past": 511}, 15, "onnxruntime"),
-    Row("attention 32/8×64, 128 after 0", "attention", {"s": 128, "past": 0}, 23, "onnxruntime"),
-    Row("SmolLM2-135M, a decode step", "llm", {"s": 1, "past": 128}, 527, "onnxruntime"),
-    Row("SmolLM2-135M, prefill of 128", "llm", {"s": 128, "past": 0}, 15500, "onnxruntime"),
+    Row("f32 matmul 512×512×512", "linear", {"m": 512, "k": 512, "n": 512}),
+    Row("f32 matmul 128×2048×2048", "linear", {"m": 128, "k": 2048, "n": 2048}),
+    Row("4-bit linear 1×2048×2048", "linear_q4", {"m": 1, "k": 2048, "n": 2048}),
+    Row("4-bit linear 128×2048×2048", "linear_q4", {"m": 128, "k": 2048, "n": 2048}),
+    Row("rms_norm 1×2048", "rms_norm", {"m": 1, "k": 2048}),
+    Row("rms_norm 128×2048", "rms_norm", {"m": 128, "k": 2048}),
+    Row("attention 32/8×64, 1 after 511", "attention", {"s": 1, "past": 511}),
+    Row("attention 32/8×64, 128 after 0", "attention", {"s": 128, "past": 0}),
+    Row("SmolLM2-135M, a decode step", "llm", {"s": 1, "past": 128}),
+    Row("SmolLM2-135M, prefill of 128", "llm", {"s": 128, "past": 0}),
     Row(
         "worst first call at a new shape, 512×512",
         "linear",

@@ -3,7 +3,7 @@
 Loads SmolLM2-135M-Instruct from its GGUF file (converted at the first run), asks it a question, streams
 the answer, and shows the live shapes of the graph.
 
-    python examples/smollm2.py "What is the capital of France?"
+    python examples/smollm2.py "Why is the sky blue?"
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.table import Table
 
 import pteron.llm
 
-QUESTION = "What is the capital of France, and what is it known for?"
+QUESTION = "What does the heart do?"  # a model of this size gets few questions right
 console = Console()
 
 
@@ -49,13 +49,13 @@ def main() -> None:
         served[method.live_shapes["input0"][1]] += 1
 
     messages = [{"role": "user", "content": question}]
-    for piece in session.stream(messages, max_new_tokens=96, temperature=0, on_prefill=count):
+    for piece in session.stream(messages, max_new_tokens=160, temperature=0, on_prefill=count):
         console.print(piece.text, end="", highlight=False, soft_wrap=True)
         if not piece.finish_reason:
             count()  # the call for the next token has begun
     console.print(f"\n\n{piece.stats}", style="dim")
 
-    table = Table("live S", "calls", title="live shapes of the graph", title_justify="left")
+    table = Table("live S", "calls", title="live shapes", title_justify="left")
     for length, calls in sorted(served.items(), reverse=True):
         table.add_row(str(length), str(calls))
     console.print(table)

@@ -3,19 +3,20 @@
     python scripts/assets.py
 
 `javascript/package.json` states the packages and their exact versions, ASSETS the files.
-Idempotent. Needs npm.
+Idempotent. Needs no npm.
 """
 
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+from npm_packages import DownloadError, install  # in this folder
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ROOT / "javascript"
-VENDOR = ROOT / "src" / "pteron" / "assets" / "vendor"
+VENDOR = ROOT / "src" / "pteron" / "_util" / "assets" / "vendor"
 
 # The name in `vendor`, the npm package, the file in that package.
 ASSETS = [
@@ -25,23 +26,17 @@ ASSETS = [
 ]
 
 
-class NoNpm(Exception):
-    """npm is not installed."""
-
-
 def main() -> None:
     try:
         copy_assets()
-    except NoNpm:
-        sys.exit(
-            "assets: npm is needed to fetch the scripts of the pages, and was not found: install Node.js"
-        )
+    except DownloadError as error:
+        sys.exit(f"assets: {error}")
 
 
 def copy_assets() -> None:
     if is_current():
         return
-    install()
+    install(PACKAGES)
     shutil.rmtree(VENDOR, ignore_errors=True)
     VENDOR.mkdir(parents=True)
     for name, package, file in ASSETS:
@@ -63,14 +58,6 @@ def stamp() -> Path:
 def wanted() -> str:
     lock = (PACKAGES / "package-lock.json").read_text(encoding="utf-8")
     return "\n".join([*(" ".join(asset) for asset in ASSETS), lock])
-
-
-def install() -> None:
-    npm = shutil.which("npm")
-    if npm is None:
-        raise NoNpm
-    command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    subprocess.run(command, cwd=PACKAGES, check=True)
 
 
 if __name__ == "__main__":

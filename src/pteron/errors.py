@@ -7,7 +7,8 @@
     │   └── RowError       a row of `program.map` cannot be run: `row` is its number, from 0
     ├── OutOfMemory        the program does not fit the device           (also a MemoryError)
     └── DeviceError        no adapter, or the adapter failed             (also a RuntimeError)
-        └── DeviceLost     the GPU was lost: program.reload() loads the program again
+        ├── DeviceLost     the GPU was lost: program.reload() loads the program again
+        └── DeviceTimeout  the GPU has not finished in time              (also a TimeoutError)
 
 A message names the operator or argument, what was expected, what was given, and what to do.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 __all__ = [
     "DeviceError",
     "DeviceLost",
+    "DeviceTimeout",
     "FormatError",
     "InputError",
     "OutOfMemory",
@@ -65,3 +67,11 @@ class DeviceError(PteronError, RuntimeError):
 
 class DeviceLost(DeviceError):
     """The GPU of a running program was lost: its driver crashed or was reset, or it was unplugged."""
+
+
+class DeviceTimeout(DeviceError, TimeoutError):
+    """The GPU has not finished within the `timeout` of a call. Its result can be asked for again."""
+
+    @classmethod
+    def after(cls, seconds: float) -> DeviceTimeout:
+        return cls(f"the GPU has not finished within {seconds:g} s: raise the limit with timeout=")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import tokenizers
 import torch
 
 import pteron
-from pteron.ir.dtypes import DType
-from pteron.ir.values import Port, Tensor
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.values import Element, Port, SymInt, Tensor
+from pteron.compiler.plan.dynamic import check_shape
+from pteron.engine.arrays import numpy_arrays
+from pteron.engine.inputs import Inputs
 from pteron.llm import Sampler, Sampling
 from pteron.llm.chat_template import ChatTemplate
 from pteron.llm.tokenizer import Tokenizer
-from pteron.plan.dynamic import check_shape
 from tests.llm import tiny_llama
 from tests.support.node import run_javascript, write_modules
 
@@ -85,6 +88,39 @@ def test_wrong_shapes_are_refused_in_the_words_of_python(folder: Path) -> None:
         described = {"name": "x", "dtype": "float32", "gpu": "float32", "buffer": 0, "max": largest}
         cases.append({"port": {**described, "dynamic": [1], "resizable": resizable}, "shape": shape})
     assert run_javascript(CHECK, folder, cases) == wanted
+
+
+CONSTANTS = """
+import { readElement, readInput } from "./pteron/arrays.js";
+const tried = (act) => { try { return act(); } catch (error) { return `${error.name}: ${error.message}`; } };
+answer([
+  ...given.constants.map(([fixed, value]) => tried(() => readInput({ name: "k", dtype: "", fixed }, value))),
+  ...given.elements.map((at) => tried(() => readElement([0, ...at], { values: given.flat, shape: [2, 3] }))),
+]);
+"""
+
+
+def test_constants_and_elements_are_read_by_the_rules_of_python(folder: Path) -> None:
+    constants = [(3, 3), (3, 4), (True, False), (2.5, 2.5000001), (None, 7)]
+    elements = [(-1, 4), (-1, -2), (0, 1), (1, -1), (1, 3), (-1, -7)]
+    cases: dict[str, Any] = {"constants": constants, "elements": elements, "flat": list(range(6))}
+    wanted = []
+    for constant, value in constants:
+        inputs = Inputs("forward", [Port("k", constant, "int", False)])
+        wanted.append(_outcome(lambda: inputs.read([value], None)[0]))  # noqa: B023
+    for dim, index in elements:
+        element = Element(SymInt(0, "n"), Tensor(0, DType.int32, (2, 3), "x"), dim, index)
+        x = np.arange(6).reshape(2, 3)
+        wanted.append(_outcome(lambda: numpy_arrays.read_element(element, x)))  # noqa: B023
+    in_python = [str(text).replace("True", "true").replace("False", "false") for text in wanted]
+    assert list(map(str, run_javascript(CONSTANTS, folder, cases))) == in_python
+
+
+def _outcome(act: Callable[[], Any]) -> Any:
+    try:
+        return act()
+    except pteron.InputError as error:
+        return f"InputError: {error}"
 
 
 # -- numbers of 16 bits ---------------------------------------------------------------------------

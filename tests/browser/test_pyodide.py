@@ -122,7 +122,7 @@ def requested_ranges(page: PyodidePage, plan_nbytes: int, block_nbytes: int) -> 
 
     names = "fetching.PLAN_NBYTES, fetching.BLOCK_NBYTES"
     page.page.on("request", note)
-    page.run(f"from pteron import fetching\nusual = {names}\n{names} = {plan_nbytes}, {block_nbytes}")
+    page.run(f"from pteron.api import fetching\nusual = {names}\n{names} = {plan_nbytes}, {block_nbytes}")
     yield found
     page.run(f"{names} = usual")
     page.page.remove_listener("request", note)
@@ -175,7 +175,7 @@ except OSError as error:
 program.close()
 text"""
     with requested_ranges(rms, 100, 1001):
-        rms.run('program = await pteron.load_async("changing.pte")\n""')
+        rms.run('program = await pteron.load_async("changing.pte", methods=())\n""')
         changing.write_bytes(changing.read_bytes() + b"more")
         assert rms.run(code).endswith("but the file has changed: load it again")
 
@@ -312,7 +312,7 @@ f"{{different != expected}} {{copied == expected}}" """
 
 def test_a_file_is_inspected_at_a_live_shape(rms: PyodidePage) -> None:
     code = """
-from pteron.report.inspect import inspect_method, open_file
+from pteron.tools.inspect.inspect import inspect_method, open_file
 data = await (await pyfetch("data/dyn_rms.pte")).bytes()
 with open_file(data) as file:
     info = inspect_method(file, "forward", {"input0": (1, 1, 7, 64)})

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 import pteron
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.support import DATA
 
 MODEL = DATA / "emb_dyn.pte"  # numbers in, vectors of 64 out, up to 16 at once

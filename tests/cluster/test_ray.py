@@ -18,7 +18,7 @@ import ray.data
 
 import pteron.llm
 from pteron.data import FileJob, MapOptions
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import InputError
 from pteron.ray import Predictor, map_file_on_ray
 from tests.cluster.conftest import COUNT, MODEL, NUMBERS

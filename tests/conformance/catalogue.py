@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import pteron
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.support.calls import Call, problems_of
 from tests.support.compare import UNDEFINED
 from tests.support.export import remember_rope_patterns

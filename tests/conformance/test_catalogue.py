@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.conformance.catalogue import SUITES, cases_of, check_cases, registry
 
 Record = Callable[[str, object], None]

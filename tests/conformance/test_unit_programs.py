@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pteron import PteronError
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 
 Record = Callable[[str, object], None]
 

@@ -1,4 +1,4 @@
-"""The notebooks in `examples` run, cell by cell, and show their last values."""
+"""The programs in `examples` run. Notebooks run cell by cell, and show their last values."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import runpy
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -22,6 +23,15 @@ def test_a_notebook(notebook: Path, folder: Path) -> None:
         if cell["cell_type"] == "code":
             assert not cell["outputs"], "commit notebooks without outputs"
             run_cell("".join(cell["source"]), f"{notebook.name}, {cell['id']}", names)
+
+
+def test_the_demo_answers_right(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong answer would look like a wrong kernel."""
+    with patch("sys.argv", ["smollm2.py"]):
+        runpy.run_path(str(ROOT / "examples" / "smollm2.py"), run_name="__main__")
+    shown = " ".join(capsys.readouterr().out.split())
+    for text in ("pumps blood throughout the body", "four chambers", "0 allocations, 0 compilations"):
+        assert text in shown, shown
 
 
 @pytest.mark.slow

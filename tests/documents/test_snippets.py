@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pydantic
 import pytest
-import torch
 
 import pteron
 from tests.server.running import running
@@ -26,7 +24,7 @@ def run(document: str, names: dict[str, Any], address: str = ADDRESS) -> None:
         exec(compile(text, document, "exec"), names)
 
 
-@pytest.mark.parametrize("page", ["dynamic-shapes", "start/executorch", "start/local-llm"])
+@pytest.mark.parametrize("page", ["dynamic-shapes", "steps", "start/executorch", "start/local-llm"])
 def test_a_page_on_its_own(page: str, folder: Path) -> None:
     run(f"docs/{page}.md", {})
 
@@ -46,22 +44,9 @@ def test_the_page_of_generation(folder: Path) -> None:
         run("docs/generation.md", {"llm": llm, "pydantic": pydantic})
 
 
-class Layer(torch.nn.Module):
-    """The module that README.md exports."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = torch.nn.Linear(64, 64)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.linear(x).relu()
-
-
 def test_the_readme(folder: Path) -> None:
-    model, x = Layer().eval(), torch.zeros(1, 128, 64)
-    pteron.export(model, (x,), "model.pte", dynamic_shapes=({1: torch.export.Dim("n", min=1, max=128)},))
-    rows = [{"features": row} for row in np.zeros((3, 5, 64), np.float32)]
-    names = {"torch": torch, "model": model, "x": x, "rows": rows}
+    """And pages that continue it."""
+    names: dict[str, Any] = {}
     run("README.md", names)
     run("docs/view.md", {})
-    run("docs/verify.md", {**names, "module": model})
+    run("docs/verify.md", {**names, "module": names["model"]})

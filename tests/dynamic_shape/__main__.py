@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pteron.devices import Device, open_device
+from pteron.engine.devices.opening import Device, open_device
 from tests.dynamic_shape.recording import CALLS, Recording, record
 from tests.dynamic_shape.replay import replay
 from tests.dynamic_shape.table import CASES

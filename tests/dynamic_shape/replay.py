@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.dynamic_shape.recording import Recording
 from tests.support.calls import check_file
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pteron
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import UnsupportedError
 from tests.conftest import Once
 from tests.dynamic_shape.peer import PEERS, Peer, export_group

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.conftest import Once
 from tests.dynamic_shape.__main__ import run
 from tests.dynamic_shape.recording import Recording, record

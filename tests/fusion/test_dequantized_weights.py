@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 import pteron
-from pteron.devices import Device
-from pteron.fusion import fuse
-from pteron.ir.dtypes import DType
-from pteron.ir.values import Graph
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.values import Graph
+from pteron.compiler.passes import fuse
+from pteron.engine.devices.opening import Device
 from tests.conftest import Once
 from tests.support.calls import Call, check_calls
 from tests.support.rules import Fixed, check_rule

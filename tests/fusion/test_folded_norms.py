@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pteron.devices import Device
-from pteron.fusion import PASSES, fuse
+from pteron.compiler.passes import PASSES, fuse
+from pteron.engine.devices.opening import Device
 from tests.support.calls import check_file, eager
 from tests.support.export import export
 from tests.support.sketch import Sketch

@@ -12,21 +12,21 @@ import torch
 from torch import nn
 
 import pteron
-from pteron.arrays.numpy_arrays import convert_constant
-from pteron.devices import Device
-from pteron.fusion import PASSES, chains, fuse, large_weights
-from pteron.fusion.chains import compose
-from pteron.gpu.placement import Placement
-from pteron.ir.dtypes import DType
-from pteron.ir.op import registered
-from pteron.ir.values import Tensor
-from pteron.ops.elementwise import ElementwiseRule
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.values import Tensor
+from pteron.compiler.ops import registered
+from pteron.compiler.ops.chain import MAX_SCALARS, compose
+from pteron.compiler.ops.elementwise import ElementwiseRule
+from pteron.compiler.passes import PASSES, fuse, large_weights
+from pteron.engine.arrays.numpy_arrays import convert_constant
+from pteron.engine.devices.opening import Device
+from pteron.engine.weight_store import WeightStore
+from pteron.tools.verify.catalogue import CATALOGUE
 from tests.conftest import Once
 from tests.support.calls import Call, check_calls, check_file, eager
 from tests.support.compare import EXACT
 from tests.support.export import export
-from tests.support.operators import samples  # noqa: F401  gives every operator its samples
-from tests.support.operators.sample import SAMPLES, OneNodeGraph
+from tests.support.operators.graphs import LiveEntry
 from tests.support.sketch import Sketch, live, shape_of
 
 WIDTH = 24
@@ -122,7 +122,7 @@ def test_a_chain_broadcasts_its_inputs() -> None:
     c = s.add("aten.tanh.default", a, shape=(1, 8))
     d = s.add("aten.add.Tensor", c, b, 1, shape=(9, 8))
     swept = live(fuse(s.finish(d)))
-    swept.resize({b.id: (5, 8)})
+    swept.sweep({b.id: (5, 8)})
     assert shape_of(swept, d) == (5, 8)
 
 
@@ -133,7 +133,7 @@ def test_a_residual_that_broadcasts_uses_two_kernels() -> None:
     y = s.add("et_vk.rms_norm.default", total, weight, 1e-5, shape=(4, 8))
     swept = live(fuse(s.finish(total, y)))
     assert swept.plans[0] is not None and swept.plans[0].route == "one kernel"
-    swept.resize({a.id: (1, 8)})
+    swept.sweep({a.id: (1, 8)})
     assert swept.plans[0].route == "two kernels"
     assert shape_of(swept, y) == (4, 8)
 
@@ -143,14 +143,16 @@ ELEMENTWISE = [name for name, spec in registered().items() if isinstance(spec.ru
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_every_elementwise_operator_can_be_a_step(name: str) -> None:
-    """The text of the chain contains the operator's expression."""
-    for sample in SAMPLES[name]:
-        for dtype in sample.dtypes:
-            one = OneNodeGraph(name, sample, dtype)
+    """The text of the chain contains the operator's expression. 64-bit integers are not fused."""
+    for entry in CATALOGUE[name]:
+        for dtype in entry.dtypes:
+            one = LiveEntry(entry, dtype)
             (node,), out = one.graph.nodes, one.graph.nodes[0].writes[0]
             function = node.op.rule.describe(*node.args)  # type: ignore[attr-defined]
             assert isinstance(out, Tensor)
-            if function is None:  # a conversion to the dtype that it has already
+            tensors = [value for value in (*node.reads, out) if isinstance(value, Tensor)]
+            # A conversion to the dtype that it has already, or a computation in two words, is no step.
+            if function is None or function.takes_two_words(tensor.dtype for tensor in tensors):
                 continue
             s = Sketch()
             s.graph.values, s.graph.nodes, s.graph.inputs = one.graph.values, [node], one.graph.inputs
@@ -186,10 +188,10 @@ def test_a_text_does_not_depend_on_the_scalars_in_it() -> None:
 def test_the_number_of_scalars_limits_a_chain() -> None:
     s = Sketch()
     x = s.input(4)
-    for i in range(chains.MAX_SCALARS + 3):
+    for i in range(MAX_SCALARS + 3):
         x = s.add("aten.mul.Scalar", x, i, shape=(4,))
     graph = fuse(s.finish(x))
-    assert [len(node.args[1]) for node in graph.nodes] == [3, chains.MAX_SCALARS]  # type: ignore[arg-type]
+    assert [len(node.args[1]) for node in graph.nodes] == [3, MAX_SCALARS]  # type: ignore[arg-type]
 
 
 class Mixed(nn.Module):
@@ -285,7 +287,7 @@ class Siblings(nn.Module):
         return (*outs, torch.exp(outs[0]))
 
 
-WITHOUT_SIBLINGS = [name for name in PASSES if name != "sibling_linears"]
+WITHOUT_SIBLINGS = [name for name in PASSES if name != "merged_linears"]
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -406,7 +408,7 @@ def test_methods_share_joined_weights(device: Device) -> None:
     s = Sketch()
     _, outs = linears_q4(s, 32, 32)
     graph = s.finish(*outs)
-    weights = Placement(device, convert_constant)
+    weights = WeightStore(device, convert_constant)
     (one,), (other,) = fuse(graph).nodes, fuse(graph).nodes
     for position in (1, 2):
         a, b = one.args[position], other.args[position]
@@ -494,6 +496,6 @@ def test_a_matrix_that_a_program_changes_is_not_a_weight() -> None:
 def test_an_unknown_pass_is_named() -> None:
     with pytest.raises(
         ValueError,
-        match="there is no fusion pass 'chain'; the passes are spelled_attention, linear_weights",
+        match="there is no fusion pass 'chain'; the passes are attention_pattern, linear_weights",
     ):
         fuse(Sketch().finish(), ["chain"])

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pteron.arrays.numpy_arrays import convert_constant
-from pteron.fusion import fuse, fuse_for
-from pteron.ir.dispatch import GPU, SOFTWARE, SUBGROUP
-from pteron.ir.dtypes import DType
-from pteron.ir.values import Graph, Joined, Tensor
+from pteron.compiler.ir.dispatch import GPU, SOFTWARE, SUBGROUP
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.values import Graph, Joined, Tensor
+from pteron.compiler.passes import fuse, fuse_for
+from pteron.engine.arrays.numpy_arrays import convert_constant
 from tests.support.sketch import Sketch
 
 LINEAR, EMBEDDING = "pteron.linear_affine.default", "pteron.embedding_affine.default"

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import torch
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.support.calls import check_file, eager
 from tests.support.export import export
 

@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 import pteron
-from pteron.devices import Device
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.values import Graph, SymInt
+from pteron.compiler.ir.work import Cost, cost
+from pteron.compiler.passes import PASSES, fuse
+from pteron.engine.devices.opening import Device
 from pteron.errors import InputError
-from pteron.fusion import PASSES, fuse
-from pteron.ir.dtypes import DType
-from pteron.ir.values import Graph, SymInt
-from pteron.ir.work import Cost, cost
 from tests.support.calls import Call, check_calls
 from tests.support.rules import OneNode, Sym, inputs_of
 from tests.support.sketch import Sketch, live
@@ -123,9 +123,11 @@ def test_caches_of_float16(program: bytes, turned: int | None, device: Device, p
 
 def test_three_dispatches_fewer_for_each_layer(program: bytes, device: Device) -> None:
     def count(passes: Any) -> int:
-        with pteron.load(program, device=device, fuse=passes) as loaded:
-            loaded.method()(torch.zeros(1, 3, WIDTH), [0])
-            return sum(1 for _ in loaded.method()._executor.launched())
+        with (
+            pteron.load(program, device=device, fuse=passes) as loaded,
+            loaded.method().prepare(torch.zeros(1, 3, WIDTH), [0]) as call,
+        ):
+            return sum(len(step.kernels) for step in call.steps())
 
     assert count(OTHERS) - count(None) == 2 * 3
 
@@ -244,8 +246,8 @@ def test_rotary_and_attention_become_one_node(cached: DType) -> None:
 def test_its_work_is_counted_as_that_of_attention() -> None:
     def costs(graph: Graph) -> list[Cost]:
         swept = live(graph)
-        swept.resize({p.value.id: 9 for p in graph.inputs if isinstance(p.value, SymInt)})
-        return [cost(node, swept.live) for node in graph.nodes]
+        swept.sweep({p.value.id: 9 for p in graph.inputs if isinstance(p.value, SymInt)})
+        return [cost(node, swept.current) for node in graph.nodes]
 
     rotary, attention = costs(drawn())
     (together,) = costs(fuse(drawn()))

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.nn.functional import dropout, scaled_dot_product_attention
 
-from pteron.devices import Device
-from pteron.fusion import PASSES
+from pteron.compiler.passes import PASSES
+from pteron.engine.devices.opening import Device
 from tests.support.calls import check_file, eager
 from tests.support.programs import Outputs, check_program
 
@@ -86,7 +86,7 @@ def test_all_forms_become_one_node(routed: Device, program: Any) -> None:
 def test_the_pass_can_be_switched_off(device: Device, program: Any) -> None:
     torch.manual_seed(0)
     calls = eager(Outputs(attentions), map(arguments(8), LIVES[:2]))
-    graph = check_file(device, program, calls, 1e-4, 1e-5, fuse=set(PASSES) - {"spelled_attention"})
+    graph = check_file(device, program, calls, 1e-4, 1e-5, fuse=set(PASSES) - {"attention_pattern"})
     assert Counter(node.name for node in graph.nodes)["aten.bmm.default"] == 8
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 import pteron
 from pteron.cli.doctor import Checkup, advice, mesa_version
 from pteron.cli.terminal import nbytes, shape
-from pteron.gpu.wgpu.adapters import Adapter
+from pteron.engine.devices.wgpu.adapters import Adapter
+from pteron.engine.measured.target import target_of
+from pteron.tools.inspect.inspect import inspect_method, open_file
 from tests.support import DATA
 from tests.support.cli import answer, pteron_cli
 
@@ -174,6 +177,13 @@ def test_inspect_for_people():
     ):
         assert part in text
     assert "(1, 5, 8, 16)" in text
+
+
+def test_inspect_shows_the_kernels_of_a_device():
+    with closing(pteron.open_device()) as device, open_file(ATTENTION) as file:
+        wanted = inspect_method(file, "forward", size=5, target=target_of(device)).nodes
+        (method,) = answer("inspect", ATTENTION, "--live", "5", "--device", device.name)["methods"]
+    assert [node["route"] for node in method["nodes"]] == [node.route for node in wanted]
 
 
 def test_inspect_takes_whole_shapes():

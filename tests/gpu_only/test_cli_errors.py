@@ -45,7 +45,7 @@ UNWRITABLE = [
     ["verify", NO_MODEL, "--save-failure", NO_FOLDER],
     ["bench", "--report", f"{NO_FOLDER}/report.json"],
     ["convert", NO_MODEL, f"{NO_FOLDER}/model.pte"],
-    ["map", NO_MODEL, "{tmp}/missing.csv", f"{NO_FOLDER}/y.csv"],
+    ["map", NO_MODEL, "{tmp}/rows.csv", f"{NO_FOLDER}/y.csv"],
     ["embed", NO_MODEL, "text", "-o", f"{NO_FOLDER}/y.npy"],
     ["web", NO_MODEL, NO_FOLDER],
     ["chat", NO_MODEL, "--session", f"{NO_FOLDER}/chat.json"],
@@ -59,6 +59,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(
 ) -> None:
     (tmp_path / "empty.npy").touch()
     (tmp_path / "folder.npy").mkdir()
+    (tmp_path / "rows.csv").write_text("x\n1\n")
     told = pteron_cli(*(argument.format(tmp=tmp_path) for argument in arguments), code=1)
     assert re.search(r"Not a directory|File exists|Is a directory", told.stderr), told.stderr
 

@@ -213,7 +213,7 @@ def test_methods_that_were_not_loaded_yet_survive_a_reload():
 
 def test_a_load_that_runs_out_of_memory_frees_its_buffers(device, monkeypatch):
     limited = Limited(device, monkeypatch)
-    with pteron.load(ATTENTION, device=device) as program:
+    with pteron.load(ATTENTION, device=device, methods=()) as program:
         gc.collect()
         before = device.allocated_nbytes
         for count in range(1000):
@@ -226,6 +226,12 @@ def test_a_load_that_runs_out_of_memory_frees_its_buffers(device, monkeypatch):
             gc.collect()
             assert device.allocated_nbytes == before, f"after {count} buffers"
         assert count > 3
+        limited.left = 3
+        held = device.allocated_nbytes
+        with pytest.raises(OutOfMemory, match="cannot allocate"):
+            pteron.load(ATTENTION, device=device)
+        gc.collect()
+        assert device.allocated_nbytes == held
         limited.left = None
         method(*inputs_at(method, 3))
 

@@ -13,10 +13,16 @@ import numpy as np
 import pytest
 
 import pteron
-from pteron.gpu import record_ahead
-from pteron.verifying.walk import poison
+from pteron.api.method import Method
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.plan.sweep import plan
+from pteron.engine import record_ahead
+from pteron.engine.arrays.numpy_arrays import convert_constant
+from pteron.engine.weight_store import WeightStore
 from tests.support import DATA
 from tests.support.faults import InterruptAt, each_line, lock_is_free
+from tests.support.memory import poison
+from tests.support.sketch import Sketch
 
 LONG, SHORT = 128, 5
 
@@ -82,6 +88,77 @@ def test_after_an_interrupt_at_a_new_shape_the_next_result_is_right(device):
         assert len(reference) > 20
 
 
+def sizes_that_differ(method):
+    given, others = inputs_at(method, SHORT), inputs_at(method, SHORT + 2)
+    return [given[0], *others[1:]], [given, others, inputs_at(method, 64)]
+
+
+def index_out_of_range(method):
+    """It is refused only after all shapes have changed."""
+    good = [[np.arange(size) % 9] for size in (SHORT, SHORT + 2, 16)]
+    return [np.full(SHORT, 10**6)], good
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "step"),
+    # Most lines of the first explain the error. They are the same ones for each size that is tried.
+    [("sdpa_dyn.pte", sizes_that_differ, 5), ("emb_dyn.pte", index_out_of_range, 1)],
+)
+def test_after_an_interrupt_of_a_refused_call_the_next_result_is_right(device, name, make, step):
+    with pteron.load(DATA / name, device=device) as program:
+        method = program.method()
+        refused, good = make(method)
+        wanted = [method.execute(inputs) for inputs in good]
+        shapes = method.live_shapes
+        for inputs, expected in zip(good, wanted, strict=True):
+            for line in each_line(lambda: method(*refused), pteron.InputError, every=step):
+                assert line < 50 or method.live_shapes == shapes
+                poison(method)
+                for one, other in zip(method.execute(inputs), expected, strict=True):
+                    np.testing.assert_array_equal(one, other)
+                method.execute(good[-1])
+        assert lock_is_free(device)
+
+
+def test_interrupted_calls_whose_errors_are_kept_do_not_keep_staging_buffers(method):
+    """The traceback of an error keeps the interrupted call alive, as a notebook or a log may."""
+    given = inputs_at(method, SHORT)
+    wanted, kept = method(*given), []
+    for number in range(1, 10_000):
+        try:
+            with InterruptAt(number):
+                method(*given)
+        except KeyboardInterrupt as error:
+            kept.append(error)
+            np.testing.assert_array_equal(method(*given), wanted)
+        else:
+            break
+    assert len(kept) > 100
+
+
+def test_an_interrupted_call_changes_its_state_completely_or_not_at_all(device):
+    """State that accumulates: a counter of calls, from which random numbers are drawn."""
+    s = Sketch()
+    counter = s.constant(2, dtype=DType.int32)
+    drawn = s.add("aten.rand.default", (64,), counter, shape=(64,))
+    s.graph.states = [counter]
+    graph = s.finish(drawn)
+    method = Method(plan(graph, device.route_features), device, WeightStore(device, convert_constant))
+    state, backup = method.new_state(), method.new_state()
+    first, second = method(state=state), method(state=state)
+    outcomes = []
+    for number in each_line(lambda: method(state=state)):
+        if number == 1:
+            state.reset()  # the call without an interrupt has counted, too
+        backup.copy_from(state)
+        following = method(state=backup)
+        state.reset()
+        outcomes.append(np.array_equal(following, first))
+        assert outcomes[-1] or np.array_equal(following, second)
+    assert min(outcomes[1:].count(True), outcomes[1:].count(False)) > 9, "before and after the submit"
+    method.close()
+
+
 def test_an_interrupted_result_can_be_read_again(method):
     long = inputs_at(method, LONG)
     wanted = method(*long)
@@ -119,8 +196,14 @@ def inputs(size):
     return [draw(info.shape_at(size)).astype(info.dtype) for info in method.inputs]
 calls = {size: inputs(size) for size in (128, 5, 64, 1)}
 wanted = {size: method(*given) for size, given in calls.items()}
-signal.signal(signal.SIGINT, signal.default_int_handler)
-running = True
+running, in_call = True, False
+def interrupt(*_):
+    # Like Python's own handler, but only during a call: the code around it has no handler.
+    global in_call
+    if in_call:
+        in_call = False
+        raise KeyboardInterrupt
+signal.signal(signal.SIGINT, interrupt)
 def shoot():
     while running:
         time.sleep(random.uniform(0.0002, 0.004))
@@ -129,19 +212,18 @@ interrupted = done = 0
 thread = threading.Thread(target=shoot, daemon=True)
 thread.start()
 while interrupted < int(sys.argv[2]):
+    size = random.choice(list(calls))
     try:
-        size = random.choice(list(calls))
+        in_call = True
         got = method(*calls[size])
-        assert np.array_equal(got, wanted[size]), f"wrong at {size}"
-        done += 1
+        in_call = False
     except KeyboardInterrupt:
         interrupted += 1
-while running:
-    try:
-        running = False
-        thread.join()
-    except KeyboardInterrupt:
-        running = True
+        continue
+    assert np.array_equal(got, wanted[size]), f"wrong at {size}"
+    done += 1
+running = False
+thread.join()
 for size, given in calls.items():
     assert np.array_equal(method(*given), wanted[size])
 program.close()

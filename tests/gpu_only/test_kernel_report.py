@@ -8,20 +8,21 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from pteron.api.profiling.kernel_timer import GPU_CLOCK, HOST_CLOCK, KernelTimer
 from pteron.cli.commands import app
-from pteron.devices import Device
-from pteron.measure import kernel_report
-from pteron.measure.kernel_cases import CASES, CaseTensor, KernelCase, case_graph
-from pteron.measure.kernel_timer import GPU_CLOCK, HOST_CLOCK, KernelTimer
-from pteron.plan.sweep import plan
-from tests.support.operators.sample import EveryRoute
+from pteron.compiler.plan.routes import ByName
+from pteron.compiler.plan.sweep import plan
+from pteron.engine.devices.opening import Device
+from pteron.tools.tune import kernel_report
+from pteron.tools.verify.catalogue.arguments import C, F
+from pteron.tools.verify.catalogue.timed import TIMED, TimedCase
 
-X = CaseTensor((4, 64))
-IMAGE, FILTERS = CaseTensor((1, 8, 6, 6)), CaseTensor((1, 3, 3, 8), constant=True)
+X = F(4, 64)
+IMAGE, FILTERS = F(1, 8, 6, 6), C(1, 3, 3, 8)
 CONVOLUTION = (IMAGE, FILTERS, None, [1, 1], [1, 1], [1, 1], 8, None, None, IMAGE)
 SMALL = [
-    KernelCase("Convolution", "8 filters", "pteron.packed_convolution", CONVOLUTION),
-    KernelCase("Sum", "4 × 64", "aten.add.Tensor", (X, X, 1, X)),
+    TimedCase("Convolution", "8 filters", "pteron.packed_convolution", CONVOLUTION),
+    TimedCase("Sum", "4 × 64", "aten.add.Tensor", (X, X, 1, X)),
 ]
 
 
@@ -36,7 +37,7 @@ def report(device: Device) -> dict[str, Any]:
 def test_every_route_that_fits_is_timed(device: Device, report: dict[str, Any]) -> None:
     assert report["left_out"] == [] and report["failed"] == {}
     convolution, total = report["cases"]
-    live = plan(case_graph(SMALL[0]), device.route_features, EveryRoute())
+    live = plan(SMALL[0].graph(), device.route_features, ByName())
     fitting = [route.name for route in live.routes[0] if route.when is not False]
     assert [route["route"] for route in convolution["routes"]] == fitting
     assert [route["route"] for route in total["routes"]] == ["only"]
@@ -61,7 +62,7 @@ def test_the_share_of_the_ceiling_follows_from_the_times(report: dict[str, Any])
 
 
 def test_without_timestamps_the_host_measures(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pteron.measure.kernel_timer.has_timestamps", lambda device: False)
+    monkeypatch.setattr(type(device), "timer", None)
     assert KernelTimer(device).clock == HOST_CLOCK != GPU_CLOCK
     made = kernel_report.make_report(device, 600, SMALL[1:])
     assert made["clock"] == HOST_CLOCK
@@ -75,26 +76,20 @@ def test_no_case_is_begun_after_the_time(device: Device) -> None:
 
 
 def test_a_case_that_fails_is_reported(device: Device) -> None:
-    bad = KernelCase("Bad", "shapes", "aten.mm.default", (X, X, X))
+    bad = TimedCase("Bad", "shapes", "aten.mm.default", (X, X, X))
     made = kernel_report.make_report(device, 600, [bad, SMALL[1]])
     assert list(made["failed"]) == ["Bad: shapes"] and len(made["cases"]) == 1
 
 
-def test_the_command_writes_a_report_that_tune_reads(
-    device: Device, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_writes_a_report(device: Device, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(kernel_report, "CASES", SMALL)
+    monkeypatch.setattr(kernel_report, "TIMED", SMALL)
     path = tmp_path / "report.json"
     told = CliRunner().invoke(app, ["bench", "--report", str(path), "--seconds", "600"])
     assert told.exit_code == 0, (told.stdout, told.stderr)
     assert "GB/s" in told.stdout and str(path.name) in told.stdout.replace("\n", "")
     written = json.loads(path.read_text("utf-8"))
     assert written["device"]["name"] == device.adapter.name and written["device"]["limits"]
-    learned = CliRunner().invoke(app, ["tune", "--from-report", str(path), "--json"])
-    assert learned.exit_code == 0, (learned.stdout, learned.stderr)
-    (choice,) = json.loads(learned.stdout)["choices"]
-    assert choice["seconds"].keys() == {route["route"] for route in written["cases"][0]["routes"]}
 
 
 def test_a_model_or_a_report_is_needed() -> None:
@@ -103,6 +98,6 @@ def test_a_model_or_a_report_is_needed() -> None:
 
 
 def test_every_built_in_case_can_be_planned(device: Device) -> None:
-    assert len({(case.family, case.name) for case in CASES}) == len(CASES)
-    for case in CASES:
-        assert plan(case_graph(case), device.route_features).plans[0] is not None
+    assert len({(case.family, case.name) for case in TIMED}) == len(TIMED)
+    for case in TIMED:
+        assert plan(case.graph(), device.route_features).plans[0] is not None

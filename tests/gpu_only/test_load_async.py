@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pteron
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.support import DATA
 from tests.support.browser import serving
 

@@ -19,7 +19,7 @@ from pteron.data import FileJob, MapOptions, open_mapper, open_table, run_job
 from pteron.data.table_predictor import TablePredictor
 from pteron.errors import FormatError, InputError, RowError
 from tests.support import DATA
-from tests.support.cli import pteron_cli
+from tests.support.cli import answer, pteron_cli
 
 MODEL = DATA / "emb_dyn.pte"  # numbers in, vectors of 64 out, up to 16 at once
 COUNT = 100
@@ -75,7 +75,7 @@ def run(source: Path, output: Path, column: str = "number", **options: Any) -> i
     job = FileJob(source, output, MapOptions(columns={"input0": column}), **options)
     mapper = open_mapper(MODEL, job.options)
     try:
-        return run_job(job, open_table(source), mapper)
+        return run_job(job, open_table(source), mapper).bad_rows
     finally:
         mapper.close()
 
@@ -162,14 +162,30 @@ class TestContinuing:
     def test_another_input_is_refused(self, tmp_path: Path, vectors: Any) -> None:
         source, output = write(tmp_path / "in.jsonl"), tmp_path / "out.parquet"
         self.interrupted(source, output, after=75)
+        before = source.stat()
         write(source, NUMBERS[::-1])
-        os.utime(source, ns=(1, 1))
+        os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))  # the contents decide, not the times
         with pytest.raises(InputError, match="of a run with different input: start again with --restart"):
             run(source, output, part_rows=10)
         with pytest.raises(InputError, match="different input and part size"):
             run(source, output, part_rows=11)
         run(source, output, part_rows=11, restart=True)
         np.testing.assert_array_equal(read(output)["output0"], vectors[::-1])
+
+    def test_another_time_of_change_is_no_other_input(self, tmp_path: Path, vectors: Any) -> None:
+        source, output = write(tmp_path / "in.jsonl"), tmp_path / "out.parquet"
+        self.interrupted(source, output, after=75)
+        os.utime(source, ns=(1, 1))
+        run(source.rename(tmp_path / "renamed.jsonl"), output, part_rows=10)
+        np.testing.assert_array_equal(read(output)["output0"], vectors)
+
+    def test_a_restart_removes_only_what_a_run_has_written(self, tmp_path: Path) -> None:
+        source, output = write(tmp_path / "in.jsonl"), tmp_path / "out"
+        self.interrupted(source, output, after=75)
+        (output / "notes.txt").write_text("mine")
+        run(source, output, part_rows=50, restart=True)
+        parts = ["part-000000.parquet", "part-000001.parquet"]
+        assert sorted(p.name for p in output.iterdir()) == ["_manifest.json", "notes.txt", *parts]
 
     def test_a_mistake_before_the_first_part_can_be_corrected(self, tmp_path: Path, vectors: Any) -> None:
         source, output = write(tmp_path / "in.jsonl"), tmp_path / "out.parquet"
@@ -203,9 +219,83 @@ class TestContinuing:
         assert list((tmp_path / "run.2").glob("*.parquet"))
 
     def test_a_folder_with_other_files_is_refused(self, tmp_path: Path) -> None:
-        write(tmp_path / "in.npy")
+        source, folder = write(tmp_path / "in.npy"), tmp_path / "mine"
+        folder.mkdir()
+        (folder / "notes.txt").write_text("mine")
         with pytest.raises(InputError, match=r"is not empty and has no _manifest\.json"):
-            run(tmp_path / "in.npy", tmp_path)
+            run(source, folder, "data")
+
+
+class TestOutputs:
+    """What would be lost is refused, and nothing has changed."""
+
+    @pytest.mark.parametrize("link", [None, "symlink_to", "hardlink_to"])
+    def test_an_output_that_is_the_input(self, link: str | None, tmp_path: Path) -> None:
+        source = write(tmp_path / "in.parquet")
+        output = tmp_path / "out.parquet" if link else source
+        if link:
+            getattr(output, link)(source)
+        before = source.read_bytes()
+        refused = pteron_cli("map", MODEL, source, output, "-c", "input0=number", "--overwrite", code=1)
+        assert ("is another name of" if link else "is an input") in refused.stderr
+        assert source.read_bytes() == before
+
+    def test_an_output_around_the_input_or_in_it(self, tmp_path: Path) -> None:
+        folder = tmp_path / "in"
+        run(write(tmp_path / "in.jsonl"), folder)
+        with pytest.raises(InputError, match=r"in/deeper/out\.parquet is in .*/in, which is read"):
+            run(folder, folder / "deeper" / "out.parquet")
+        with pytest.raises(InputError, match=r"holds .*part-000000\.parquet, which is read"):
+            run(folder / "part-000000.parquet", folder, restart=True, overwrite=True)
+        assert len(read(folder)["number"]) == COUNT
+
+    @pytest.mark.parametrize("name", ["out.parquet", "out"])
+    def test_a_finished_output_is_replaced_only_if_asked(self, name: str, tmp_path: Path) -> None:
+        source, output = write(tmp_path / "in.parquet"), tmp_path / name
+        run(source, output)
+        few = write(tmp_path / "few.parquet", [1, 2])
+        for options in ({}, {"restart": True}):
+            with pytest.raises(InputError, match=r"is there already: replace it with --overwrite"):
+                run(few, output, **options)
+        assert read(output)["number"] == NUMBERS
+        run(few, output, overwrite=True)
+        assert read(output)["number"] == [1, 2]
+
+    def test_an_output_that_appears_during_the_work_stays(self, tmp_path: Path) -> None:
+        source, output = write(tmp_path / "in.parquet"), tmp_path / "out.parquet"
+        job = FileJob(source, output, MapOptions(columns={"input0": "number"}))
+        mapper = open_mapper(MODEL, job.options)
+        with pytest.raises(InputError, match="is there already"):
+            run_job(job, open_table(source), mapper, lambda *_: output.write_text("mine"))
+        mapper.close()
+        assert output.read_text() == "mine"
+        run(source, output, overwrite=True)
+        assert read(output)["number"] == NUMBERS
+
+    @pytest.mark.parametrize(
+        ("name", "options", "message"),
+        [
+            ("out.npy", ("--keep", "number"), ".npy stores one array, but there are number"),
+            ("out.npz", ("--keep", "id"), "column 'id' is string"),
+            ("out.npz", ("--on-error", "column"), "column 'error' is string"),
+            ("out.parquet", ("--keep", "nothing"), "there is no column 'nothing'"),
+            ("out.parquet", ("-c", "input0=nothing"), "there is no column 'nothing'"),
+        ],
+    )
+    def test_impossible_outputs_are_refused_before_a_model_is_loaded(
+        self, name: str, options: tuple[str, ...], message: str, tmp_path: Path
+    ) -> None:
+        source = write(tmp_path / "in.parquet")
+        refused = pteron_cli("map", tmp_path / "no model", source, tmp_path / name, *options, code=1)
+        assert message in refused.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
+
+
+def test_the_command_counts_rows(tmp_path: Path) -> None:
+    source, output = write(tmp_path / "in.jsonl", [1, 10**6, 2]), tmp_path / "out.csv"
+    options = ("-c", "input0=number", "--on-error", "skip")
+    counts = {"rows": 3, "earlier_rows": 0, "bad_rows": 1}
+    assert answer("map", MODEL, source, output, *options) == {"file": str(output), **counts}
 
 
 class TestBadRows:

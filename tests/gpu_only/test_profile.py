@@ -8,11 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 import pteron
-import pteron.ops
+from pteron.api.profiling.profile import profile, trace
 from pteron.cli.commands import app
-from pteron.gpu.staging import read_back
-from pteron.gpu.wgpu import timing
-from pteron.measure.profile import profile, trace
+from pteron.engine.devices.wgpu import timing
+from pteron.engine.staging import read_back
 from tests.support import DATA
 
 RMS, ATTENTION, EMBEDDING = (DATA / f"{name}.pte" for name in ("dyn_rms", "sdpa_dyn", "emb_dyn"))
@@ -33,17 +32,18 @@ def method(device):
 
 @pytest.fixture
 def timestamps(device):
-    if not timing.has_timestamps(device):
+    if device.timer is None:
         pytest.skip("the adapter has no timestamp queries")
 
 
 def test_every_kernel_of_the_call_is_timed(method, timestamps):
     inputs = list(random_inputs(method, 5))
     found = profile(method, inputs, repeat=3)
-    launched = list(method._executor.launched())
-    assert [n.index for n in found.nodes] == list(dict.fromkeys(index for index, _ in launched))
+    with method.prepare(*inputs) as call:
+        steps = [step for step in call.steps() if step.kernels]
+    assert [n.index for n in found.nodes] == [step.node.index for step in steps]
     kernels = [d.kernel for n in found.nodes for d in n.dispatches]
-    assert kernels == [launch.site.kernel.name for _, launch in launched]
+    assert kernels == [kernel for step in steps for kernel in step.kernels]
     assert all(d.seconds > 0 for n in found.nodes for d in n.dispatches)
     assert found.gpu_seconds == pytest.approx(sum(n.seconds for n in found.nodes))
     assert found.gpu_seconds < 60 and found.host.wall > 0 and found.cpu_seconds > 0
@@ -52,9 +52,10 @@ def test_every_kernel_of_the_call_is_timed(method, timestamps):
 
 
 def test_times_belong_to_the_kernels_that_they_are_given_for(method, timestamps, monkeypatch):
-    count = len(list(method._executor.launched()))
+    with method.prepare(*random_inputs(method, 5)) as call:
+        count = sum(len(step.kernels) for step in call.steps())
     spans = [timing.Span(100.0 * i, 100.0 * i + i + 1) for i in range(count)]  # kernel i takes i + 1 ns
-    monkeypatch.setattr(timing.Stopwatch, "read", lambda watch: spans)
+    monkeypatch.setattr(timing.WgpuStopwatch, "read", lambda watch: spans)
     nodes = profile(method, list(random_inputs(method, 5)), repeat=3).nodes
     took = [d.seconds for n in nodes for d in n.dispatches]
     assert took == pytest.approx([1e-9 * (i + 1) for i in range(count)])
@@ -86,7 +87,7 @@ def test_profiling_does_not_change_a_method(method, device):
 def test_a_failed_call_removes_the_stopwatch(method, device):
     with pytest.raises(pteron.InputError):
         profile(method, [np.zeros((1, 999, 8, 16), np.float32)] * 5)
-    with pytest.raises(ZeroDivisionError), timing.stopwatch(device):
+    with pytest.raises(ZeroDivisionError), device.timer():
         assert device.timed is not None
         raise ZeroDivisionError
     assert device.timed is None
@@ -101,7 +102,7 @@ def test_queries_beyond_one_set(device, timestamps, monkeypatch):
     pipeline = device.pipeline(source, "count", ["read_write"])
     buffer = device.storage(16, "count")
     group = device.bind_group(pipeline, [(buffer, 0, 16)], "count")
-    with timing.stopwatch(device) as watch:
+    with device.timer() as watch:
         for count in (40, 3, 100):
             device.clear([(buffer, 0, 16)])
             device.submit((), [device.command(pipeline, group, (1, 1, 1))] * count, ())
@@ -117,7 +118,7 @@ def test_queries_beyond_one_set(device, timestamps, monkeypatch):
 
 
 def test_without_timestamps_only_host_times_are_known(method, monkeypatch):
-    monkeypatch.setattr("pteron.measure.profile.has_timestamps", lambda device: False)
+    monkeypatch.setattr(type(method.device), "timer", None)
     found = profile(method, list(random_inputs(method, 4)), repeat=1)
     assert not found.has_timestamps and found.gpu_seconds is None
     assert all(n.seconds is None for n in found.nodes) and found.host.wall > 0

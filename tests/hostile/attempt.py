@@ -41,7 +41,7 @@ def main(action: str, path: Path) -> None:
     import pteron
     from pteron.errors import PteronError
     from pteron.pte.file import ProgramFile
-    from pteron.report.inspect import inspect_methods
+    from pteron.tools.inspect.inspect import inspect_methods
 
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))

@@ -26,10 +26,11 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 # For one mutant, of the CPU: a busy machine does not make it a hang. Software adapters compile for long.
-CPU_SECONDS = {"plan": 20, "inspect": 20, "ptd": 20, "gguf": 20, "run": 180}
+CPU_SECONDS = {"plan": 20, "xnnpack": 20, "inspect": 20, "ptd": 20, "gguf": 20, "run": 180}
 SILENCE = 600  # seconds without a word from a child
-GIGABYTES = {"plan": 3, "inspect": 3, "ptd": 3, "gguf": 4, "run": 12}
-BATCH = {"plan": 10_000, "inspect": 10_000, "ptd": 10_000, "gguf": 2000, "run": 1000}  # mutants for one child
+GIGABYTES = {"plan": 3, "xnnpack": 3, "inspect": 3, "ptd": 3, "gguf": 4, "run": 12}
+# Mutants for one child.
+BATCH = {"plan": 10_000, "xnnpack": 10_000, "inspect": 10_000, "ptd": 10_000, "gguf": 2000, "run": 1000}
 
 
 @dataclass

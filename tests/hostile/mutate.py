@@ -15,7 +15,7 @@ from functools import cache
 from random import Random
 from typing import Any, get_args, get_type_hints
 
-from pteron.pte import schema, vulkan
+from pteron.pte import schema, vulkan, xnnpack
 from pteron.pte.container import file_chunks, parts_of, place
 from pteron.pte.file import ProgramFile
 from pteron.pte.flat import encode
@@ -42,6 +42,10 @@ INTEGERS = (
 )
 FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, 1e38, 1e308, float("inf"), float("-inf"), float("nan"))
 ROUNDS = 20  # attempts to encode, before a mutant is left as it is
+
+# Delegates have a header of the same form, and then a graph.
+DelegateGraph = vulkan.VkGraph | xnnpack.XnnGraph
+FORMATS: dict[bytes, Any] = {b"VH00": vulkan, b"XH00": xnnpack}
 
 Path = tuple[str | int, ...]
 Site = tuple[Path, Any]
@@ -81,10 +85,10 @@ class Decoded:
         with ProgramFile.open(data) as file:
             self.program = file.program
             self.segments = [bytes(file.segment(i)) for i in range(len(file.program.segments))]
-        self.graphs: dict[int, tuple[vulkan.VkGraph, bytes]] = {}
+        self.graphs: dict[int, tuple[DelegateGraph, bytes]] = {}
         for number, segment in enumerate(self.segments):
-            if segment[4:8] == b"VH00":
-                delegate = vulkan.read_delegate(memoryview(segment))
+            if segment[4:8] in FORMATS:
+                delegate = FORMATS[segment[4:8]].read_delegate(memoryview(segment))
                 self.graphs[number] = delegate.graph, bytes(delegate.inline)
 
     def trees(self) -> list[Any]:
@@ -106,7 +110,7 @@ class Decoded:
                 continue  # a number that its field cannot hold
         return self._encode(self.program, {n: graph for n, (graph, _) in self.graphs.items()}, rng)
 
-    def _encode(self, program: schema.Program, graphs: dict[int, vulkan.VkGraph], rng: Random) -> bytes:
+    def _encode(self, program: schema.Program, graphs: dict[int, DelegateGraph], rng: Random) -> bytes:
         segments = list(self.segments)
         for number, graph in graphs.items():
             segments[number] = delegate_blob(graph, self.graphs[number][1])
@@ -119,10 +123,10 @@ class Decoded:
         return b"".join(map(bytes, file_chunks(head, parts, placed, segments)))
 
 
-def delegate_blob(graph: vulkan.VkGraph, inline: bytes) -> bytes:
+def delegate_blob(graph: DelegateGraph, inline: bytes) -> bytes:
     """`write_delegate` refuses graphs that make no sense; this writes them."""
-    body = encode(graph, identifier=vulkan.IDENTIFIER)
-    empty = empty_delegate()
+    empty = empty_delegate(type(graph))
+    body = encode(graph, identifier=empty[36:40])
     start = struct.unpack_from("<I", empty, 10)[0]
     inline_start = start + len(body) + -(start + len(body)) % 16
     header = struct.pack("<4s4sHIIIQ", empty[:4], empty[4:8], 30, start, len(body), inline_start, len(inline))
@@ -130,8 +134,8 @@ def delegate_blob(graph: vulkan.VkGraph, inline: bytes) -> bytes:
 
 
 @cache
-def empty_delegate() -> bytes:
-    return vulkan.write_delegate(vulkan.VkGraph())
+def empty_delegate(kind: type[DelegateGraph]) -> bytes:
+    return vulkan.write_delegate(kind()) if kind is vulkan.VkGraph else xnnpack.write_delegate(kind())
 
 
 # -- records --------------------------------------------------------------------------------------------
@@ -161,7 +165,9 @@ def _is_argument(path: Path, value: Any) -> bool:
     """An index of an argument, or a value that may be of several kinds."""
     if len(path) > 1 and path[-2] in ("args", "items", "dims", "sizes"):
         return True
-    return path[-1] in ("val", "value") and is_dataclass(value)
+    if isinstance(path[-1], str) and path[-1].endswith("_id"):
+        return True
+    return path[-1] in ("val", "value", "node") and is_dataclass(value)
 
 
 def put(tree: Any, path: Path, value: Any) -> Any:
@@ -219,7 +225,7 @@ def _tuple(items: tuple[Any, ...], rng: Random, corpus: Corpus) -> tuple[Any, ..
 def _record(value: Any, rng: Random, corpus: Corpus, tree: Any, path: Path) -> Any:
     """Another record of the same class, or of another class that the field takes, too."""
     others = [cls for cls in _alternatives(tree, path) if cls in corpus.records]
-    if others and rng.random() < 0.5:
+    if others and rng.random() < 0.5 and type(value).__module__ != xnnpack.__name__:
         kinds = vulkan if type(value).__module__ == vulkan.__name__ else schema
         special = (
             kinds.Int(rng.choice(INTEGERS)),

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pteron.ir.dtypes import DELEGATE_TYPES, HOST_TYPES, DType
-from pteron.ir.op import registered
+from pteron.compiler.ir.dtypes import DELEGATE_TYPES, HOST_TYPES, DType
+from pteron.compiler.ops import registered
 from pteron.pte import program_chunks, schema, vulkan, write_delegate
-from tests.support.operators import samples  # noqa: F401  fills SAMPLES
-from tests.support.operators.sample import LARGEST, SAMPLES, Position, T
+from pteron.tools.verify.catalogue import CATALOGUE
+from pteron.tools.verify.catalogue.arguments import Position, T
 
 FOLDER = Path(__file__).parent / "seeds"
 OLDER = Path(__file__).parent.parent / "data"
@@ -23,6 +23,12 @@ def exported() -> list[bytes]:
     """Real programs, as stock ExecuTorch wrote them."""
     paths = sorted([*FOLDER.glob("*.pte"), *OLDER.glob("*.pte")])
     return [path.read_bytes() for path in paths if not path.with_suffix(".ptd").exists()]
+
+
+def for_xnnpack() -> list[bytes]:
+    """Programs whose delegates are for XNNPACK: floats, int8, 4 bits, and language models."""
+    llamas = Path(__file__).parent.parent / "llm" / "programs"
+    return [path.read_bytes() for path in sorted([*FOLDER.glob("*.xnnpack.pte"), *llamas.glob("*.pte")])]
 
 
 def separate() -> tuple[bytes, bytes]:
@@ -41,11 +47,11 @@ def operator_names() -> list[str]:
 
 def of_every_operator() -> Iterator[bytes]:
     """For each operator that a delegate can name, a program with one call of it."""
-    for name, found in sorted(SAMPLES.items()):
-        sample = found[0]
-        args = sample.make(LARGEST)
-        if not name.startswith("pteron.") and _dtypes(args) | {sample.dtypes[0]} <= DELEGATE_TYPE.keys():
-            yield _Program(sample.dtypes[0], name, args).encode()
+    for name, entries in sorted(CATALOGUE.items()):
+        entry, dtype = entries[0], entries[0].dtypes[0]
+        args = entry.arguments(entry.sizes[0], dtype)
+        if not name.startswith("pteron.") and _dtypes(args) | {dtype} <= DELEGATE_TYPE.keys():
+            yield _Program(dtype, name, args).encode()
 
 
 def _dtypes(arg: Any) -> set[DType]:

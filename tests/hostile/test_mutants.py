@@ -6,7 +6,7 @@ import pytest
 
 from tests.hostile.fuzz import fuzz
 
-COUNTS = {"plan": 3000, "inspect": 500, "ptd": 500, "gguf": 300}
+COUNTS = {"plan": 3000, "xnnpack": 500, "inspect": 500, "ptd": 500, "gguf": 300}
 
 
 @pytest.mark.parametrize("target", COUNTS)

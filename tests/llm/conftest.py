@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import pteron.llm
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.llm import tiny_llama
 
 

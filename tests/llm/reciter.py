@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pteron.gpu.staging import Pending
+from pteron.engine.staging import Pending
 from pteron.llm import LanguageModel, Tokenizer
 from pteron.llm.decoder import Segment
 from tests.llm.tiny_llama import tokenizer_json

@@ -256,6 +256,26 @@ def test_a_conversation_is_saved_and_continued(chat: Chat, tmp_path: Path) -> No
     assert session.read_bytes() == b"damaged"
 
 
+def test_each_turn_is_saved(model_folder: Path, tmp_path: Path, llm: LanguageModel) -> None:
+    """A process that is ended in any way leaves the turns that it has answered."""
+    session = tmp_path / "talk"
+    command = [sys.executable, "-m", "pteron", "chat", str(model_folder / "model.pte"), "-n", "4"]
+    for number, end in enumerate((signal.SIGTERM, signal.SIGKILL), 1):
+        pipe, out = subprocess.PIPE, subprocess.DEVNULL
+        with subprocess.Popen([*command, "--session", str(session)], stdin=pipe, stdout=out) as process:
+            assert process.stdin is not None
+            process.stdin.write(b"hi\n")
+            process.stdin.flush()
+            deadline = time.monotonic() + 60
+            while not session.exists() or len(llm.load_session(session).messages) < 2 * number:
+                assert time.monotonic() < deadline and process.poll() is None
+                time.sleep(0.05)
+            process.send_signal(end)
+            assert process.wait(30) == -end
+    messages = llm.load_session(session).messages
+    assert [m["role"] for m in messages] == ["user", "assistant"] * 2
+
+
 def test_a_full_context_is_told(chat: Chat) -> None:
     long = "x" * 25
     output = chat(long, long, options=("--context-policy", "shift"))

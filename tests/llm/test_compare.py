@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import pteron.llm
 from pteron.cli.commands import app
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import InputError
 from pteron.llm.compare import WINDOW
 from tests.llm.tiny_models import LLAMA, Reference, weights, write_gguf
@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("compared")
     source = write_gguf(made / "tiny.gguf", LLAMA)
     pteron.llm.convert(source, made / "exact.pte", max_seq_len=8)
-    pteron.llm.convert(source, made / "stock.pte", max_seq_len=8, stock=True)
+    pteron.llm.convert(source, made / "rounded.pte", max_seq_len=8, quantize="4bit")
     return made
 
 
@@ -47,14 +47,14 @@ def test_a_model_and_its_source(folder: Path, device: Device) -> None:
 
 def test_results_equal_torch(folder: Path, device: Device) -> None:
     text = TEXT[:60]
-    with pteron.llm.load(folder / "stock.pte", device=device) as model:
+    with pteron.llm.load(folder / "rounded.pte", device=device) as model:
         tokens = model.tokenizer.encode(text)
         assert 2 < len(tokens) <= min(WINDOW, LLAMA.context)
         state = model.decoder.new_state()
         rows = [model.decoder.logits([t], i, state) for i, t in enumerate(tokens[:-1])]
     q = torch.tensor(np.concatenate([row.reshape(1, -1) for row in rows])).double().log_softmax(-1)
     p = Reference(LLAMA, weights(LLAMA)).logits(tokens[:-1]).double().log_softmax(-1)
-    found = pteron.llm.compare(folder / "stock.pte", folder / "tiny.gguf", text, device=device)
+    found = pteron.llm.compare(folder / "rounded.pte", folder / "tiny.gguf", text, device=device)
     assert found.divergence == pytest.approx(float((p.exp() * (p - q)).sum(-1).mean()), rel=1e-3)
     assert found.divergence > 1e-4
     assert found.agreement == pytest.approx(float((p.argmax(-1) == q.argmax(-1)).double().mean()))

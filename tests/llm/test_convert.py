@@ -6,7 +6,6 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -18,9 +17,8 @@ import torch
 
 import pteron
 import pteron.llm
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import FormatError, InputError, PteronError, UnsupportedError
-from pteron.llm.gguf.quantize import quantize
 from pteron.pte import ProgramFile, vulkan
 from tests.llm.tiny_models import (
     LLAMA,
@@ -30,7 +28,6 @@ from tests.llm.tiny_models import (
     Reference,
     Tiny,
     delegate_of,
-    stored_weights,
     weights,
     write_gguf,
 )
@@ -47,7 +44,7 @@ def tiny(request: pytest.FixtureRequest) -> Tiny:
 def converted(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("converted")
     source = write_gguf(folder / "tiny.gguf", tiny)
-    pteron.llm.convert(source, folder / "tiny.pte", max_seq_len=16, max_context=48, stock=True)
+    pteron.llm.convert(source, folder / "tiny.pte", max_seq_len=16, max_context=48)
     return folder / "tiny.pte"
 
 
@@ -55,21 +52,8 @@ def converted(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("llama")
     source = write_gguf(folder / "tiny.gguf", LLAMA)
-    pteron.llm.convert(source, folder / "tiny.pte", max_seq_len=16, stock=True)
+    pteron.llm.convert(source, folder / "tiny.pte", max_seq_len=16)
     return folder / "tiny.pte"
-
-
-def in_file_order(tiny: Tiny, name: str, matrix: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A stored projection with its rows where the GGUF file has them: llama files interleave the halves."""
-    if tiny.architecture != "llama" or not name.endswith(("attn_q.weight", "attn_k.weight")):
-        return matrix
-    return matrix.reshape(-1, 2, tiny.head_size // 2, matrix.shape[1]).swapaxes(1, 2).reshape(matrix.shape)
-
-
-def reference(tiny: Tiny, path: Path) -> Reference:
-    """torch with the very weights that the file holds."""
-    stored = {name: in_file_order(tiny, name, m) for name, m in stored_weights(path, tiny).items()}
-    return Reference(tiny, weights(tiny) | stored)
 
 
 def assert_same_logits(actual: Any, expected: torch.Tensor) -> None:
@@ -83,21 +67,10 @@ def assert_close_logits(actual: Any, expected: torch.Tensor) -> None:
 
 
 class TestNumbers:
-    def test_weights_are_those_of_the_file(self, tiny: Tiny, converted: Path) -> None:
-        original = weights(tiny)
-        stored = stored_weights(converted, tiny)
-        head = original.get("output.weight", original["token_embd.weight"])
-        assert relative_error(stored.pop("output.weight"), head) < 0.02  # twice four bits
-        for name, matrix in stored.items():
-            coarse = name.startswith("blk.1.") and "attn_v" not in name
-            coarse |= name == "token_embd.weight" and not tiny.tied
-            most = 0.11 if coarse else 0.02
-            assert relative_error(in_file_order(tiny, name, matrix), original[name]) < most, name
-
     def test_prompt_at_once_in_uneven_pieces_and_token_by_token(
         self, tiny: Tiny, converted: Path, device: Device
     ) -> None:
-        expected = reference(tiny, converted).logits(PROMPT)
+        expected = Reference(tiny, weights(tiny)).logits(PROMPT)
         with pteron.load(converted, device=device) as program:
             method = program.method()
             for pieces in ([13], [5, 1, 7], [1, 1, 11], [1] * 13):
@@ -109,7 +82,7 @@ class TestNumbers:
                     assert_same_logits(logits, expected[start - 1])
 
     def test_greedy_decoding(self, tiny: Tiny, converted: Path, device: Device) -> None:
-        model, tokens = reference(tiny, converted), list(PROMPT)
+        model, tokens = Reference(tiny, weights(tiny)), list(PROMPT)
         with pteron.load(converted, device=device) as program:
             method = program.method()
             logits = method(np.array([tokens]), np.array([0]))
@@ -124,44 +97,6 @@ class TestNumbers:
             method(np.array([PROMPT[:4]]), np.array([LLAMA.context - 4]))
             with pytest.raises(InputError):
                 method(np.array([PROMPT[:4]]), np.array([LLAMA.context - 3]))
-
-
-def relative_error(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
-    return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
-
-
-class TestQuantizer:
-    def test_values_on_a_grid_are_kept(self) -> None:
-        """What 4 bits can hold, they hold: whichever side the longer half of the levels is on."""
-        random = np.random.default_rng(0)
-        levels = random.integers(-8, 8, (64, 96)).astype(np.float32)
-        levels[:, ::32] = -8  # each group uses the level that only one sign has
-        signs = random.choice([-1, 1], (64, 1)).astype(np.float32)
-        values = levels * signs * np.float32(0.37)
-        kept = quantize(64, 96, 32, lambda block: values[block]).dequantize()
-        assert np.abs(kept - values).max() < 1e-6
-
-    def test_searching_beats_the_largest_value(self) -> None:
-        values = np.random.default_rng(1).standard_normal((256, 256)).astype(np.float32)
-        scale = np.abs(values.reshape(-1, 32)).max(1, keepdims=True) / 7
-        plain = (np.rint(values.reshape(-1, 32) / scale) * scale).reshape(values.shape)
-        kept = quantize(256, 256, 32, lambda block: values[block]).dequantize()
-        assert relative_error(kept, values) < 0.92 * relative_error(plain, values)
-
-    def test_important_columns_lose_less(self) -> None:
-        values = np.random.default_rng(2).standard_normal((256, 64)).astype(np.float32)
-        importance = np.ones(64, np.float32)
-        importance[10] = 1000
-        plain = quantize(256, 64, 32, lambda block: values[block]).dequantize()
-        aware = quantize(256, 64, 32, lambda block: values[block], importance).dequantize()
-        assert relative_error(aware[:, 10], values[:, 10]) < 0.5 * relative_error(plain[:, 10], values[:, 10])
-
-    def test_zeros_and_the_smallest_numbers(self) -> None:
-        values = np.zeros((4, 64), np.float32)
-        values[1, 3], values[2] = 1e-42, 1e-20
-        kept = quantize(4, 64, 32, lambda block: values[block]).dequantize()
-        assert np.isfinite(kept).all()
-        assert np.abs(kept - values).max() < 1e-21
 
 
 FACTS = {
@@ -196,13 +131,13 @@ class TestFile:
         _, delegate = delegate_of(llama)
         assert {call.name for call in delegate.graph.chain} == {
             "aten.add.Tensor",
+            "aten.embedding.default",
+            "aten.linear.default",
             "aten.mul.Tensor",
             "aten.select_copy.int",
             "aten.sigmoid.default",
             "aten.view_copy.default",
             "et_vk.apply_rotary_emb_hf.default",
-            "et_vk.embedding_q4gsw.default",
-            "et_vk.linear_q4gsw.default",
             "et_vk.prepack.default",
             "et_vk.rms_norm.default",
             "et_vk.select_as_symint.default",
@@ -220,8 +155,8 @@ class TestFile:
             return graph.constants[tensor.constant_id].named_key
 
         calls = {name: [c for c in graph.chain if c.name == name] for name in {c.name for c in graph.chain}}
-        embeddings, linears = calls["et_vk.embedding_q4gsw.default"], calls["et_vk.linear_q4gsw.default"]
-        assert [key(c.args[0]) for c in embeddings] == [key(c.args[1]) for c in linears[-2:]]
+        embeddings, linears = calls["aten.embedding.default"], calls["aten.linear.default"]
+        assert [key(c.args[0]) for c in embeddings] == [key(linears[-1].args[1])]
         caches = [value for call in calls["sdpa_with_kv_cache.default"] for value in call.args[3:5]]
         assert len(set(caches)) == 2 * LLAMA.layers
         assert len({key(value) for value in caches}) == 1
@@ -502,16 +437,11 @@ class TestRefusals:
         with pytest.raises(FileNotFoundError):
             pteron.llm.convert(tmp_path / "none.gguf", tmp_path / "x.pte")
 
-    @pytest.mark.parametrize("options", [{"max_seq_len": 0}, {"max_context": -1}, {"group_size": 12}])
+    @pytest.mark.parametrize("options", [{"max_seq_len": 0}, {"max_context": -1}])
     def test_options(self, options: dict[str, int], tmp_path: Path) -> None:
         source = write_gguf(tmp_path / "tiny.gguf", LLAMA)
         with pytest.raises(InputError, match=next(iter(options))):
             pteron.llm.convert(source, tmp_path / "x.pte", **options)
-
-    def test_rows_that_do_not_divide_into_groups(self, tmp_path: Path) -> None:
-        source = write_gguf(tmp_path / "tiny.gguf", replace(LLAMA, hidden=100))
-        with pytest.raises(UnsupportedError, match="rows of 100 weights do not divide into groups of 32"):
-            pteron.llm.convert(source, tmp_path / "x.pte", stock=True)
 
 
 class TestCommandLine:
@@ -538,13 +468,14 @@ class TestCommandLine:
             assert file.plan("get_max_seq_len").values[0].val.int_val == 8
             assert file.plan("get_max_context_len").values[0].val.int_val == 32
 
-    def test_the_command_reports_the_rounding_of_stock_operators(self, tmp_path: Path) -> None:
+    def test_the_command_reports_the_rounding(self, tmp_path: Path) -> None:
         from typer.testing import CliRunner
 
         from pteron.cli.commands import app
 
         source = write_gguf(tmp_path / "tiny.gguf", LLAMA)
-        result = CliRunner().invoke(app, ["convert", str(source), str(tmp_path / "x.pte"), "--stock"])
+        arguments = ["convert", str(source), str(tmp_path / "x.pte"), "--quantize", "4bit"]
+        result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output
         assert re.search(r"differ from the weights of the file by [1-9]\.\d%", result.output)
 

@@ -18,14 +18,13 @@ from typer.testing import CliRunner
 
 import pteron.llm
 from pteron.cli.commands import app
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import FormatError, InputError, PteronError, UnsupportedError
-from pteron.verifying.walk import poison
 from tests.llm import tiny_encoders, tiny_models
 from tests.llm.tiny_decoders import change
 from tests.llm.tiny_encoders import LENGTH, TEXTS, VOCABULARY, expected, model, write_folder
 from tests.support import DATA
-from tests.support.memory import Made
+from tests.support.memory import Made, poison
 
 
 def check(path: Path, wanted: Any, device: Device, texts: list[str] = TEXTS) -> None:
@@ -238,6 +237,19 @@ def test_folders_that_are_refused(case: str, folder: Path, tmp_path: Path) -> No
     with pytest.raises(error, match=message):
         pteron.llm.convert(tmp_path / "tiny", tmp_path / "x.pte")
     assert not (tmp_path / "x.pte").exists()
+
+
+@pytest.mark.parametrize(("kind", "head"), [("bert", "classifier."), ("distilbert", "(pre_)?classifier.")])
+def test_a_model_that_scores_texts_is_no_embedder(kind: str, head: str, tmp_path: Path) -> None:
+    """Unless sentence-transformers lists it as one: then its head is not used."""
+    import transformers
+
+    scorer = transformers.AutoModelForSequenceClassification.from_config(model(kind).config)
+    folder = write_folder(tmp_path / "tiny", scorer)
+    pteron.llm.convert(folder, tmp_path / "tiny.pte")
+    (folder / "modules.json").unlink()
+    with pytest.raises(UnsupportedError, match=rf"classification head \({head}.*and is no embedder"):
+        pteron.llm.convert(folder, tmp_path / "tiny.pte")
 
 
 def test_a_pooling_of_gguf_that_is_refused(tmp_path: Path) -> None:

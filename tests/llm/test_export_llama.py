@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import pteron
-from pteron.devices import Device
-from pteron.exporting import Export
+from pteron.engine.devices.opening import Device
 from pteron.llm.decoder import Decoder
+from pteron.tools.exporter import Export
 from tests.llm import executorch_llama
 from tests.llm.tiny_models import Reference, Tiny, weights, write_gguf
 from tests.llm.torch_llama import Llama
@@ -83,7 +83,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Export, Path]:
 
 def test_a_llama_is_exported_in_one_delegate(both: tuple[Export, Path]) -> None:
     report = both[0].report
-    assert (report.delegates, report.outside, report.runs) == (1, (), True)
+    assert (report.delegates, report.outside, report.ok) == (1, (), True)
     counts = {o.name: o.count for o in report.delegated}
     assert counts["et_vk.rms_norm.default"] == 2 * TINY.layers + 1
     assert counts["et_vk.linear_q4gsw.default"] == 7 * TINY.layers

@@ -15,7 +15,7 @@ import pytest
 
 import pteron
 import pteron.llm
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import FormatError, UnsupportedError
 from pteron.llm.architectures.families import ARCHITECTURES
 from pteron.llm.gguf.numpy_operators import reference
@@ -69,21 +69,6 @@ def test_coded_experts_are_those_of_the_file(tmp_path: Path, device: Device) -> 
             got = method(np.array([TOKENS[start:end]]), np.array([start]))
             atol = 2e-4 * (wanted.max() - wanted.min())
             np.testing.assert_allclose(got[0], wanted[end - 1], rtol=0, atol=atol)
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("gemma2", "gemma2 has a sliding window and soft-capped attention"),
-        ("phi3", "phi3 has a sliding window"),
-        ("mixtral", "llama has a mixture of experts"),
-    ],
-)
-def test_families_that_need_operators_of_pteron(name: str, reason: str, tmp_path: Path) -> None:
-    source = write_gguf(tmp_path / "tiny.gguf", FAMILIES[name], model(FAMILIES[name]))
-    with pytest.raises(UnsupportedError, match=f"{reason}.*without --stock"):
-        pteron.llm.convert(source, tmp_path / "tiny.pte", stock=True)
-    assert not (tmp_path / "tiny.pte").exists()
 
 
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}

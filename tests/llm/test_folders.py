@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import pteron
 import pteron.llm
 from pteron.cli.commands import app
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import FormatError, InputError, PteronError, UnsupportedError
 from pteron.llm.gguf import conversion_cache
 from pteron.llm.gguf.affine_rounding import round_affine
@@ -99,8 +99,6 @@ class TestWeights:
         options: Any = {"quantize": "2bit"}
         with pytest.raises(InputError, match="quantize must be one of 8bit, 4bit, not '2bit'"):
             pteron.llm.convert(tmp_path, tmp_path / "x.pte", **options)
-        with pytest.raises(InputError, match="stock rounds weights by itself: leave out quantize"):
-            pteron.llm.convert(tmp_path, tmp_path / "x.pte", quantize="4bit", stock=True)
 
     def test_rounding_beats_the_whole_range(self) -> None:
         values = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)

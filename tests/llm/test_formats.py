@@ -14,7 +14,7 @@ import torch
 
 import pteron
 import pteron.llm
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import FormatError
 from pteron.llm.gguf.codes import code
 from pteron.llm.gguf.formats import FORMATS, decode_blocks
@@ -63,6 +63,14 @@ def model_in(kind: str, path: Path) -> tuple[Path, dict[str, np.ndarray[Any, Any
             tensors[name] = (random_blocks(kind, *values.shape, size, number), Kind[kind])
         floats[name] = gguf.dequantize(*tensors[name]).reshape(values.shape)
     return write_gguf(path, TINY, tensors), floats
+
+
+def test_formats_that_become_float16_are_named(tmp_path: Path) -> None:
+    tensors = {name: (values, Kind.F32) for name, values in weights(TINY).items()}
+    for name in ("blk.0.ffn_up.weight", "blk.0.ffn_down.weight"):
+        tensors[name] = (gguf.quantize(tensors[name][0], Kind.TQ2_0), Kind.TQ2_0)
+    made = pteron.llm.convert(write_gguf(tmp_path / "tiny.gguf", TINY, tensors), tmp_path / "tiny.pte")
+    assert made.quantization == "as in the file: F32; rounded to float16: TQ2_0"
 
 
 def divergence(expected: torch.Tensor, actual: np.ndarray[Any, Any]) -> float:

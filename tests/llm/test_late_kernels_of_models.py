@@ -7,7 +7,7 @@ import threading
 import numpy as np
 
 import pteron.llm
-from pteron.gpu.late_kernels import LateKernels
+from pteron.engine.background_compiler import BackgroundCompiler
 
 SECONDS = 20  # more than the compilation of a kernel takes
 TOKENS = [5, 9, 2, 7, 11, 3, 8, 6, 4, 10]
@@ -15,14 +15,14 @@ TOKENS = [5, 9, 2, 7, 11, 3, 8, 6, 4, 10]
 
 def test_a_conversation_goes_on_while_kernels_are_compiled(llm, model_folder, device, monkeypatch):
     turn, done = threading.Semaphore(0), threading.Semaphore(0)
-    compile_route = LateKernels._compile
+    compile_route = BackgroundCompiler._compile
 
     def in_turn(self, key):
         assert turn.acquire(timeout=SECONDS)
         compile_route(self, key)
         done.release()
 
-    monkeypatch.setattr(LateKernels, "_compile", in_turn)
+    monkeypatch.setattr(BackgroundCompiler, "_compile", in_turn)
     expected_state = llm.decoder.new_state()
     with pteron.llm.load(model_folder / "model.pte", device=device, wait=False) as late:
         routes = len(late.program.method()._executor._late_sites)

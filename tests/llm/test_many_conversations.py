@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pteron.llm
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.llm import LanguageModel, Tokenizer
 from pteron.llm.decoder import Segment
 from tests.llm.tiny_llama import tokenizer_json

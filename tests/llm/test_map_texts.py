@@ -15,7 +15,7 @@ from torch.export import Dim
 
 import pteron
 from pteron.data import MapOptions, open_mapper
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import InputError, RowError
 from tests.llm import tiny_encoders
 from tests.llm.tiny_encoders import TEXTS, VOCABULARY, expected, model, write_folder
@@ -114,24 +114,31 @@ def test_prompts(model_folder: Path, tmp_path: Path, llm: pteron.llm.LanguageMod
     prompts = ["hello", "the cat", "a", "hello world"]
     pyarrow.parquet.write_table(pa.table({"prompt": prompts}), tmp_path / "in.parquet")
     path = next(model_folder.glob("*.pte"))
-    options = ("--prompt-column", "prompt", "-n", 5)
-    pteron_cli("map", path, tmp_path / "in.parquet", tmp_path / "out.jsonl", *options)
-    made = pa.json.read_json(tmp_path / "out.jsonl").to_pydict()
-    alone = [llm.generate(prompt, max_new_tokens=5, temperature=0) for prompt in prompts]
-    assert made["answer"] == [answer.text for answer in alone]
-    assert made["finish_reason"] == [answer.finish_reason for answer in alone]
+    for raw in (False, True):  # through the chat template, or as they are
+        options = ("--prompt-column", "prompt", "-n", 5, *(["--raw"] if raw else []), "--overwrite")
+        done = pteron_cli("map", path, tmp_path / "in.parquet", tmp_path / "out.jsonl", *options)
+        assert "in.parquet: 0 of 4 rows" in done.stderr and "in.parquet: 4 of 4 rows" in done.stderr
+        made = pa.json.read_json(tmp_path / "out.jsonl").to_pydict()
+        asked: list[Any] = prompts if raw else [[{"role": "user", "content": text}] for text in prompts]
+        alone = [llm.generate(prompt, max_new_tokens=5, temperature=0) for prompt in asked]
+        assert made["answer"] == [answer.text for answer in alone]
+        assert made["finish_reason"] == [answer.finish_reason for answer in alone]
 
 
 def test_a_prompt_that_is_too_long_is_a_bad_row(model_folder: Path, llm: pteron.llm.LanguageModel) -> None:
     mapper = open_mapper(
-        next(model_folder.glob("*.pte")), MapOptions(prompt="p", generation={"max_new_tokens": 2})
+        next(model_folder.glob("*.pte")), MapOptions(prompt="p", raw=True, generation={"max_new_tokens": 2})
     )
     try:
         rows = [{"p": "hello"}, {"p": "x" * 100_000}, {"q": ""}, {"p": "a"}, {"p": None}, {"p": 7}]
+        rows += [{"p": ""}, {"p": [{"no": "role"}]}, {"p": "hello"}]
         made = list(mapper.map(iter(rows)))
     finally:
         mapper.close()
-    assert [isinstance(result, RowError) for result in made] == [False, True, True, False, True, True]
+    bad = [number for number, result in enumerate(made) if isinstance(result, RowError)]
+    assert bad == [1, 2, 4, 5, 6, 7] and made[8] == made[0]
+    assert str(made[6]) == "row 6: the prompt is empty: the model needs at least one token"
+    assert str(made[7]).startswith("row 7: the chat template of")
     assert "the prompt has more tokens" in str(made[1])
     assert str(made[2]) == "row 2: there is no column 'p'; the columns are q"
     assert str(made[4]) == "row 4: column 'p': expected a text or messages, but the value is missing"

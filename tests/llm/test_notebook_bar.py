@@ -13,9 +13,9 @@ import pytest
 
 import pteron
 import pteron.llm
-from pteron import notebook_bar
-from pteron.devices import Device
-from pteron.notebook_bar import NotebookBar
+from pteron._util import notebook_bar
+from pteron._util.notebook_bar import NotebookBar
+from pteron.engine.devices.opening import Device
 from tests.llm.tiny_models import LLAMA, write_gguf
 from tests.support import DATA
 

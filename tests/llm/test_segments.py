@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,15 +15,18 @@ from hypothesis import strategies as st
 
 import pteron
 import pteron.llm
-from pteron.devices import Device
+from pteron.api.segmented_method import SegmentedMethod
+from pteron.compiler.segments.graph import Batching
+from pteron.engine.call import POISON
+from pteron.engine.devices.opening import Device
+from pteron.engine.slots import Slot
+from pteron.engine.state import State, everything
 from pteron.errors import InputError, PteronError, UnsupportedError
-from pteron.gpu.state import State, everything
 from pteron.llm.decoder import Decoder, Segment
-from pteron.segmented_method import SegmentedMethod
-from pteron.segments.graph import Batching
-from pteron.verifying.walk import POISON, poison
 from tests.llm import gguf_families
 from tests.llm.tiny_models import LLAMA, write_gguf
+from tests.support.faults import each_line
+from tests.support.memory import poison
 
 DATA = Path(__file__).parents[1] / "data"
 MOST = 4
@@ -235,6 +239,16 @@ def test_a_refused_call_changes_nothing(several: Decoder, states: list[State]) -
     assert [state.read(everything) for state in states] == before
     assert several.method.live_shapes == shapes
     assert len(several.logits_many([fine, Segment([5], 1, states[1])])) == 2
+
+
+def test_an_interrupt_at_any_line_gives_no_slot_to_two_conversations(several: Decoder) -> None:
+    count = several.free_states
+    for _ in each_line(lambda: several.new_state().close()):
+        gc.collect()
+        assert several.free_states == count
+        states = [several.new_state() for _ in range(MOST)]
+        assert len({state.number for state in states if isinstance(state, Slot)}) == MOST
+        del states
 
 
 def test_a_program_is_reloaded_with_new_slots(llama: Path) -> None:

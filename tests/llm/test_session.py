@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from itertools import zip_longest
+from typing import Any
 
 import pytest
 
 from pteron.errors import PteronError
-from pteron.llm import LanguageModel
+from pteron.llm import Generation, LanguageModel
 from tests.llm.tiny_llama import MAX_LENGTH
 
 ONE, OTHER = "hello world, the", "entirely different text"
@@ -60,12 +61,25 @@ def test_a_changed_history_runs_from_the_first_change(llm: LanguageModel) -> Non
     assert answer.tokens == llm.session().generate("abcXef", max_new_tokens=5, eos_token_id=[]).tokens
 
 
-def test_the_same_prompt_again_runs_one_token(llm: LanguageModel) -> None:
+def test_the_same_seed_gives_the_same_answer_when_the_prompt_is_known(llm: LanguageModel) -> None:
+    """Bit by bit: a prompt that is known is not run again by other kernels, which sum in another order."""
+    options: Any = {"max_new_tokens": 8, "temperature": 1.5, "seed": 3, "logprobs": True, "eos_token_id": []}
+    prompt = llm.encode("the same prompt, twice")
+
+    def probabilities(answer: Generation) -> list[tuple[int, float]]:
+        return [(item.token, item.logprob) for item in answer.logprobs]
+
+    fresh = llm.session().generate(prompt, **options)
     session = llm.session()
-    first = session.generate(ONE, max_new_tokens=5, eos_token_id=[])
-    again = session.generate(ONE, max_new_tokens=5, eos_token_id=[])
-    assert again.stats.cached_tokens == again.stats.prompt_tokens - 1
-    assert again.tokens == first.tokens
+    for _ in range(3):
+        assert probabilities(session.generate(prompt, **options)) == probabilities(fresh)
+    assert session.generate(prompt, **options).stats.cached_tokens == len(prompt)
+    session.generate(prompt[:-1], max_new_tokens=1)  # the end of another prompt is forgotten
+    assert session.generate(prompt, **options).stats.cached_tokens == len(prompt) - 1
+    llm.sessions.close()
+    for answer in llm.choices(prompt, 3, **{**options, "seed": None, "temperature": 0}):
+        first = llm.session().generate(prompt, **{**options, "temperature": 0})
+        assert probabilities(answer) == probabilities(first)
 
 
 def test_reset_forgets(llm: LanguageModel) -> None:
@@ -85,7 +99,7 @@ def test_without_a_session_the_longest_common_prefix_is_reused(llm: LanguageMode
         stream.close()
     for prompt in (OTHER, ONE, OTHER):
         stats = llm.generate(prompt, max_new_tokens=1).stats
-        assert stats.cached_tokens == stats.prompt_tokens - 1
+        assert stats.cached_tokens == stats.prompt_tokens
 
 
 def test_a_new_turn_ends_the_one_before(llm: LanguageModel) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pteron.llm
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import FormatError, InputError, PteronError
 from pteron.llm import LanguageModel, Session
 from pteron.llm.session_file import PREFIX
@@ -106,15 +106,33 @@ def test_an_unknown_type_of_the_cache_is_refused(model_folder: Path) -> None:
         pteron.llm.load(model_folder / "model.pte", kv_dtype="f8")
 
 
-def test_a_context_that_is_too_short_is_refused(
-    session: Session, model_folder: Path, device: Device, tmp_path: Path
+def test_a_context_of_another_length(
+    llm: LanguageModel, session: Session, model_folder: Path, device: Device, tmp_path: Path
 ) -> None:
+    """What does not fit is read again from the messages, or refused if there are none."""
     session.save(tmp_path / "talk")
-    with (
-        pteron.llm.load(model_folder / "model.pte", device=device, context_length=8) as other,
-        pytest.raises(InputError, match="context has 8"),
-    ):
-        other.load_session(tmp_path / "talk")
+    plain = llm.session()
+    plain.generate(session.tokens[:20], max_new_tokens=1)
+    plain.save(tmp_path / "plain")
+    with pteron.llm.load(
+        model_folder / "model.pte", device=device, context_length=len(session.tokens)
+    ) as same:
+        assert same.load_session(tmp_path / "talk").tokens == session.tokens
+    with pteron.llm.load(model_folder / "model.pte", device=device, context_length=8) as other:
+        loaded = other.load_session(tmp_path / "talk")
+        assert (loaded.tokens, loaded.messages) == ([], session.messages)
+        with pytest.raises(InputError, match="context, which has 8"):
+            loaded.generate(loaded.messages)
+        with pytest.raises(InputError, match="context has 8"):
+            other.load_session(tmp_path / "plain")
+
+
+def test_messages_alone(llm: LanguageModel, session: Session, tmp_path: Path) -> None:
+    session.save(tmp_path / "talk", kv_state=False)
+    assert (tmp_path / "talk").stat().st_size < POSITION * len(session.tokens)
+    loaded = llm.load_session(tmp_path / "talk")
+    assert (loaded.tokens, loaded.messages) == ([], session.messages)
+    assert follow_up(loaded) == (follow_up(session)[0], 0)
 
 
 def test_damaged_files_are_refused(llm: LanguageModel, session: Session, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 import pteron
 import pteron.llm
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.values import Tensor
+from pteron.engine.state import everything, first_positions
 from pteron.errors import InputError, OutOfMemory, PteronError
-from pteron.gpu.state import everything, first_positions
-from pteron.ir.dtypes import DType
-from pteron.ir.values import Tensor
 from tests.support.faults import Limited, each_line, lock_is_free, lose
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -35,6 +35,24 @@ def test_an_interrupt_at_any_line_of_a_step_loses_no_cache(llm):
         count += 1
     assert count > 100
     assert lock_is_free(llm.program.device)
+
+
+@pytest.mark.parametrize("refused", [([7] * 4, 10**6), ([10**6], len(PROMPT))], ids=["position", "token"])
+def test_an_interrupt_at_any_line_of_a_refused_step_loses_no_cache(llm, refused):
+    decoder = llm.decoder
+    state = decoder.new_state()
+    decoder.logits(PROMPT, 0, state)
+    wanted = decoder.logits([7], len(PROMPT), state)
+    for _ in each_line(lambda: decoder.logits(*refused, state), InputError, every=3):
+        np.testing.assert_array_equal(decoder.logits([7], len(PROMPT), state), wanted)
+
+
+def test_an_interrupt_at_any_line_of_an_answer_loses_no_session(llm):
+    """A session that nobody uses must not count as busy: its KV state could never be used again."""
+    wanted = answer(llm, llm.session())
+    for _ in each_line(lambda: llm.generate(PROMPT, max_new_tokens=1, temperature=0), every=7):
+        assert not llm.sessions._busy
+    assert llm.generate(PROMPT, max_new_tokens=6, temperature=0).tokens == wanted
 
 
 def test_a_state_that_does_not_fit_frees_what_it_took(llm, monkeypatch):

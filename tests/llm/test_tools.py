@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pteron.llm
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.llm import LanguageModel, ToolCall, ToolError
 from pteron.llm.tools import CallReader, family_of
 from pteron.llm.tools.call_formats import FAMILIES, GENERIC, Family

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pteron.llm
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import PteronError
 from pteron.llm import LanguageModel
 from tests.llm.tiny_models import Tiny, write_gguf

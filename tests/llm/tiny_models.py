@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pteron.pte import ProgramFile, VkDelegate, read_delegate, vulkan
+from pteron.pte import ProgramFile, VkDelegate, read_delegate
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 WORDS = ["Ġthe", "Ġcat", "Ġsat", "hello", "Ġworld"]
@@ -205,39 +205,3 @@ class Reference:
 def delegate_of(path: Path) -> tuple[ProgramFile, VkDelegate]:
     file = ProgramFile.open(path)
     return file, read_delegate(file.delegate_blob(file.plan("forward").delegates[0]))
-
-
-def stored_weights(path: Path, tiny: Tiny) -> dict[str, np.ndarray[Any, Any]]:
-    """What a converted file really holds, dequantised, in the order in which its operators use it."""
-    file, delegate = delegate_of(path)
-    graph = delegate.graph
-
-    def array(value: int) -> np.ndarray[Any, Any]:
-        tensor = graph.values[value].value
-        assert isinstance(tensor, vulkan.VkTensor)
-        kind = np.uint8 if tensor.datatype == vulkan.VkDataType.UINT8 else np.float32
-        return np.frombuffer(delegate.constant(tensor.constant_id, file.named_data).view, kind).reshape(
-            tensor.dims
-        )
-
-    def matrix(packed: int, scales: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        bytes_ = array(packed)
-        nibbles = np.stack([bytes_ & 15, bytes_ >> 4], -1).reshape(len(bytes_), -1).astype(np.float32) - 8
-        return nibbles * np.repeat(scales, 32, axis=1)
-
-    linears, embeddings = [], []
-    for call in graph.chain:
-        if call.name == "et_vk.linear_q4gsw.default":
-            scales = array(call.args[2])
-            linears.append(matrix(call.args[1], scales[:, : len(array(call.args[1]))].T))
-        elif call.name == "et_vk.embedding_q4gsw.default":
-            embeddings.append(matrix(call.args[0], array(call.args[1])))
-    parts = iter(linears)
-    made: dict[str, np.ndarray[Any, Any]] = {"token_embd.weight": sum(embeddings)}
-    for number in range(tiny.layers):
-        for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
-            first = next(parts)
-            twice = name == "attn_v" or number in (0, tiny.layers - 1)
-            made[f"blk.{number}.{name}.weight"] = first + next(parts) if twice else first
-    made["output.weight"] = sum(parts)
-    return made

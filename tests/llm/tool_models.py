@@ -131,6 +131,8 @@ def answering(
     script.script = [*model.tokenizer.encode(text), *script.eos_ids]
     definitions = [Tool.read(tool, "tool").definition for tool in tools]
     script.prompt_length = len(model.encode(messages or QUESTION, tools=definitions))
+    for session in model.sessions._idle:  # they know the logits of the script before
+        session.reset()
     return model
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pteron
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.models.zoo import Bert, length
 from tests.support.calls import check_calls, eager
 from tests.support.export import export

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.models.zoo import MODELS, Model
 from tests.support.programs import check_export
 

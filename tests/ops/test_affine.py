@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from pteron.devices import Device, open_device
-from pteron.gpu.wgpu import wgpu_device
-from pteron.ir.dispatch import WIDE
+from pteron.compiler.ir.dispatch import WIDE
+from pteron.compiler.ops.affine import INTERLEAVED
+from pteron.engine.devices.opening import Device, open_device
+from pteron.engine.devices.wgpu import wgpu_device
 from pteron.llm.gguf.codes import Coded, Codes, code
 from tests.support.rules import Fixed, check_rule
 
@@ -62,7 +63,14 @@ def arguments(weight: Coded, interleaved: bool = False) -> list[Any]:
     words, scales = torch.from_numpy(weight.words), torch.from_numpy(weight.scales)
     if interleaved:
         words = words.reshape(len(words) // 4, 4, -1, weight.bits // 2).transpose(1, 2).contiguous()
-    return [Fixed(words), Fixed(scales), weight.bits, weight.group_size, weight.zero, table]
+    return [
+        Fixed(words, INTERLEAVED if interleaved else ""),
+        Fixed(scales),
+        weight.bits,
+        weight.group_size,
+        weight.zero,
+        table,
+    ]
 
 
 # Every plane and every form of scales is in one of the first, which all kernels are tested with.

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.devices import Device
-from pteron.errors import InputError
+from pteron.engine.devices.opening import Device
+from pteron.errors import InputError, UnsupportedError
+from pteron.tools.verify.catalogue.attention import at_places, quantized_sdpa
 from tests.support.calls import Call, check_calls
 from tests.support.compare import EXACT, UNDEFINED
 from tests.support.rules import OneNode, Sym, check_rule, inputs_of
@@ -58,7 +59,21 @@ def test_sdpa(device: Device, mask: str, width: int, dtype: torch.dtype) -> None
 
 def test_sdpa_scale(device: Device) -> None:
     make = lambda n: [values(1, 2, n, 8), values(1, 2, 5, 8), values(1, 2, 5, 8), None, 0.3]
-    check_rule(device, "et_vk.sdpa.default", make, attend, (6, 2), rtol=1e-4, atol=1e-5)
+    check_rule(device, "et_vk.sdpa.default", make, attend, (6, 0, 2), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(6, 9, 8), (1, 300, 64), (40, 40, 64)], ids=str)
+@pytest.mark.parametrize("operand", range(4))
+def test_nan_reaches_every_result_that_reads_it(
+    routed: Device, sizes: tuple[int, int, int], operand: int
+) -> None:
+    queries, keys, width = sizes
+    mask = torch.randn(queries, keys) if operand == 3 else None
+    args = [values(1, 4, queries, width), values(1, 2, keys, width), values(1, 2, keys, width), mask, None]
+    given = args[operand]
+    assert isinstance(given, torch.Tensor)
+    given[..., given.shape[-2] // 2, given.shape[-1] // 2] = math.nan
+    check_rule(routed, "et_vk.sdpa.default", lambda n: args, attend, (1,), rtol=1e-4, atol=1e-5, nan=True)
 
 
 def test_a_row_without_visible_keys_is_nan(device: Device) -> None:
@@ -107,7 +122,7 @@ def test_sdpa_with_kv_cache(
         wanted = reference_with_cache(*args[:5], position)
         return Call(inputs_of(args), wanted, f"of {length} at {position}")
 
-    places = ((11, 0), (1, 0), (1, 10), (4, 3), (3, 8), (2, 5), (11, 0), (1, 7))
+    places = ((11, 0), (1, 0), (1, 10), (0, 4), (4, 3), (3, 8), (2, 5), (11, 0), (0, 0), (1, 7))
     check_calls(node.method, starmap(call, places), 1e-4, 1e-5)
     with pytest.raises(InputError, match="position 9 plus 3 new tokens does not fit"):
         node(make(3, 9))
@@ -136,15 +151,67 @@ def test_update_cache(device: Device, shape: tuple[int, int, int], dtype: torch.
     node.close()
 
 
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8], ids=str)
+@pytest.mark.parametrize("shape", [(1, 2, 4), (2, 3, 1)], ids=str)
+def test_update_cache_with_indices(device: Device, shape: tuple[int, int, int], dtype: torch.dtype) -> None:
+    """Rows go to any places; of two rows for one place, the last stays."""
+    batch, heads, width = shape
+    capacity = 7
+    make = lambda length: (torch.randn(batch, length, heads, width) * 9).to(dtype)
+    places = lambda length: torch.randint(0, capacity, (batch, length))
+    args = [make(capacity), make(capacity), 0, places(capacity)]
+    node = OneNode(device, "update_cache_with_indices.default", args, [torch.zeros(1)], False)
+
+    def call(length: int) -> Call:
+        value, cache, indices = make(length), make(capacity), places(length)
+        want = torch.from_numpy(at_places(cache.clone().numpy(), value.numpy(), indices.numpy()))
+        return Call([value, cache, indices], [UNDEFINED, want], f"of {length}")
+
+    check_calls(node.method, map(call, (7, 1, 3, 0, 5, 7)), EXACT)
+    with pytest.raises(InputError, match="an index into a cache of 7 positions"):
+        node([make(1), make(capacity), 0, torch.full((batch, 1), 7)])
+    node.close()
+
+
+def codes(*shape: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """int8 codes, and a zero point and a scale for each row."""
+    rows = (*shape[:-1], 1)
+    zeros = torch.randint(-9, 9, rows, dtype=torch.int8)
+    return torch.randint(-128, 128, shape, dtype=torch.int8), [zeros, torch.rand(rows) / 64]
+
+
+@pytest.mark.parametrize("heads_first", [False, True])
+@pytest.mark.parametrize(("masked", "causal"), [(True, False), (False, True), (False, False)])
+def test_custom_quantized_sdpa(device: Device, masked: bool, causal: bool, heads_first: bool) -> None:
+    capacity, width = 9, 6
+
+    def shape(length: int, heads: int) -> tuple[int, ...]:
+        return (2, heads, length, width) if heads_first else (2, length, heads, width)
+
+    def make(n: int) -> list[Any]:
+        made = [codes(*shape(n, 4)), codes(*shape(capacity, 2)), codes(*shape(capacity, 2))]
+        mask = torch.randn(n, capacity) if masked else None
+        position = 1000 + n if masked else (9 - n) // 2
+        parts = [part for _, parts in made for part in parts]
+        return [*(x for x, _ in made), Sym(position), mask, 0.0, causal, None, *parts, heads_first]
+
+    def reference(*args: Any) -> torch.Tensor:
+        made = quantized_sdpa(*(x.numpy() if isinstance(x, torch.Tensor) else x for x in args))
+        return torch.from_numpy(made).float()
+
+    name, lives = "custom_quantized_sdpa.default", (9, 1, 4, 0, 2, 9)
+    check_rule(device, name, make, reference, lives, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("masked", "causal"), [(True, False), (False, True), (False, False)])
 def test_custom_sdpa(device: Device, masked: bool, causal: bool) -> None:
+    """With a mask, all keys count, at any position."""
     capacity, width = 9, 6
 
     def reference(q: Any, k: Any, v: Any, position: int, mask: Any, *rest: Any) -> torch.Tensor:
-        seen = position + q.shape[1]
+        seen = position + q.shape[1] if mask is None else capacity
         first = lambda x: x[:, :seen].transpose(1, 2)
-        allowed = torch.zeros(q.shape[1], seen) if mask is None else mask[:, :seen]
+        allowed = torch.zeros(q.shape[1], seen) if mask is None else mask
         if causal:
             hidden = torch.arange(seen) > torch.arange(position, seen)[:, None]
             allowed = allowed.masked_fill(hidden, -math.inf)
@@ -153,24 +220,18 @@ def test_custom_sdpa(device: Device, masked: bool, causal: bool) -> None:
     def make(n: int) -> list[Any]:
         mask = torch.randn(n, capacity) if masked else None
         cached = [values(2, capacity, 2, width) for _ in range(2)]
-        return [values(2, n, 4, width), *cached, Sym((9 - n) // 2), mask, 0.0, causal, None]
+        position = 1000 + n if masked else (9 - n) // 2
+        return [values(2, n, 4, width), *cached, Sym(position), mask, 0.0, causal, None]
 
-    check_rule(device, "custom_sdpa.default", make, reference, (9, 1, 4, 2, 9), rtol=1e-4, atol=1e-5)
+    check_rule(device, "custom_sdpa.default", make, reference, (9, 1, 4, 0, 2, 9), rtol=1e-4, atol=1e-5)
 
 
-def test_positions_beyond_the_mask_are_refused(device: Device) -> None:
-    make = lambda position: [
-        values(1, 1, 2, 4),
-        values(1, 8, 2, 4),
-        values(1, 8, 2, 4),
-        Sym(position),
-        values(1, 5),
-        0.0,
-        False,
-        None,
-    ]
-    node = OneNode(device, "custom_sdpa.default", make(0), [values(1, 1, 2, 4)], False)
-    node(make(4))
-    with pytest.raises(InputError, match="position 5 is beyond the 5 keys that the mask covers"):
-        node(make(5))
-    node.close()
+@pytest.mark.parametrize(
+    ("columns", "causal", "why"),
+    [(5, False, "does not cover 8 keys"), (8, True, "is_causal and a mask")],
+)
+def test_masks_that_are_refused(device: Device, columns: int, causal: bool, why: str) -> None:
+    caches = [values(1, 8, 2, 4) for _ in range(2)]
+    args = [values(1, 1, 2, 4), *caches, Sym(0), values(1, columns), 0.0, causal, None]
+    with pytest.raises(UnsupportedError, match=why):
+        OneNode(device, "custom_sdpa.default", args, [values(1, 1, 2, 4)], False)

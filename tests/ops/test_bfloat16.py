@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 import pteron
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import InputError
 from tests.ops.test_float16 import Everything, tokens
 from tests.support.export import export

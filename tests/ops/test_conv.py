@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 import pteron
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import InputError
 from tests.support.export import export
 from tests.support.programs import check_export

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.support.programs import check_program
 from tests.support.rules import OneNode, check_rule
 
@@ -247,64 +247,6 @@ def to(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
 def test_conversions(device: Device, source: torch.dtype, target: torch.dtype) -> None:
     make: Callable[[int], list[Any]] = lambda n: [(torch.randn(n, 5) * 20).abs().to(source)]
     check_rule(device, "pteron.cast", make, to(target))
-
-
-SPECIAL = torch.tensor([INF, -INF, NAN, 0.0, -0.0, 3e38, -3e38, 1.0, -1.0, 88.0, -88.0, 1e-30])
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "relu",
-        "exp",
-        "log",
-        "log1p",
-        "expm1",
-        "tanh",
-        "erf",
-        "sigmoid",
-        "sqrt",
-        "rsqrt",
-        "atan",
-        "asinh",
-        "sinh",
-        "cosh",
-        "isnan",
-        "isinf",
-        "neg",
-        "abs",
-    ],
-)
-def test_infinities_and_nan(device: Device, name: str) -> None:
-    function = getattr(torch, name)
-    check_rule(device, f"aten.{name}.default", lambda n: [SPECIAL[:n]], function, (12, 5, 12), nan=True)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "minimum.default",
-        "maximum.default",
-        "eq.Tensor",
-        "lt.Tensor",
-        "ge.Tensor",
-        "atan2.default",
-        "div.Tensor",
-    ],
-)
-def test_infinities_and_nan_in_pairs(device: Device, name: str) -> None:
-    function = getattr(torch, name.split(".")[0])
-    pairs = lambda n: [SPECIAL[:n, None], SPECIAL[None, :]]
-    check_rule(device, f"aten.{name}", pairs, function, (12, 5, 12), nan=True)
-
-
-def test_clamp_of_nan_and_infinity(device: Device) -> None:
-    check_rule(
-        device, "aten.clamp.default", lambda n: [SPECIAL[:n], 0.0, None], torch.clamp, (12, 3), nan=True
-    )
-    check_rule(
-        device, "aten.clamp.default", lambda n: [SPECIAL[:n], -2.0, 2.0], torch.clamp, (12, 3), nan=True
-    )
 
 
 def test_small_arguments_keep_their_relative_precision(device: Device) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.ops.test_affine import arguments, coded
 from tests.support.rules import Fixed, check_rule
 

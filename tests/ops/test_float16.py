@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.support.programs import check_program
 from tests.support.rules import Sym, check_rule
 

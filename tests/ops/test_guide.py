@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.devices import Device
-from pteron.ir import op
-from pteron.ops import kernel
+from pteron.compiler.ir import op
+from pteron.compiler.ops import kernel
+from pteron.engine.devices.opening import Device
 from tests.support.operators.docs import PATH
 from tests.support.rules import check_rule
 
@@ -29,8 +29,8 @@ def guide(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(block, str(GUIDE), "exec", dont_inherit=True), {})
     yield
-    kernel._parse.cache_clear()
-    kernel._flags.cache_clear()
+    kernel._load.cache_clear()
+    kernel._lines.cache_clear()
 
 
 def test_the_elementwise_example(guide: None, device: Device) -> None:

@@ -13,7 +13,7 @@ from torch.export import Dim
 from torch.nn import functional
 
 import pteron
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import InputError
 from tests.support.export import export
 from tests.support.programs import check_export

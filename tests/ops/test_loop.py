@@ -8,10 +8,10 @@ from contextlib import closing
 import pytest
 import torch
 
-from pteron.devices import Device
-from pteron.ir import op as registry
-from pteron.ir.live import LiveTensor
-from pteron.ir.op import op
+from pteron.compiler.ir import op as registry
+from pteron.compiler.ir.live import LiveTensor
+from pteron.compiler.ir.op import op
+from pteron.engine.devices.opening import Device
 from tests.support.calls import Call, check_calls, eager
 from tests.support.rules import OneNode, check_rule
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import UnsupportedError
 from tests.support.programs import check_export
 from tests.support.rules import check_rule

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import pteron
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.support.calls import Call, check_calls
 from tests.support.export import export
 from tests.support.programs import Outputs, check_export, check_program
@@ -251,29 +251,6 @@ def test_repeat_interleave(device: Device) -> None:
 
     repeat = lambda repeats, size: torch.repeat_interleave(repeats, output_size=size)
     check_rule(device, "aten.repeat_interleave.Tensor", make, repeat, (9, 4, 3, 9))
-
-
-# -- complex numbers --------------------------------------------------------------------------------
-
-
-def test_complex_numbers(device: Device) -> None:
-    module = Outputs(lambda x: [torch.view_as_real(x), torch.conj_physical(x), x.unsqueeze(1)])
-    rows = torch.export.Dim("rows", min=1, max=9)
-    make = lambda n: torch.randn(n, 3, dtype=torch.complex64)
-    pte = export(module, (make(9),), {"inputs": ({0: rows},)}, partitioner=False, any_operator=True)
-    with pteron.load(pte, device=device) as program:
-        method = program.method()
-        for n in (9, 2, 5, 9):
-            x = make(n)
-            for got, want in zip(method.execute([x]), module(x), strict=True):
-                np.testing.assert_array_equal(got, want.numpy())
-
-
-def test_arithmetic_with_complex_numbers_is_refused_by_name(device: Device) -> None:
-    x = torch.randn(4, 3, dtype=torch.complex64)
-    pte = export(Outputs(lambda x: [x * x]), (x,), partitioner=False, any_operator=True)
-    with pytest.raises(pteron.UnsupportedError, match=r"aten\.mul\.Tensor.*does not take complex tensors"):
-        pteron.load(pte, device=device).method()
 
 
 # -- results as long as their data says -------------------------------------------------------------

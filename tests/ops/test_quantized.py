@@ -12,7 +12,7 @@ import torchao.quantization.quant_primitives  # noqa: F401  registers torchao's 
 from torch import Tensor, nn
 from torch.export import Dim
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.support.programs import check_export
 from tests.support.rules import check_rule
 
@@ -241,7 +241,7 @@ def test_linear_with_a_scale_per_column(routed: Device, columns: int, depth: int
 
     def near(name: str, weight: Tensor, reference: Callable[..., Any]) -> None:
         make = lambda n: [torch.randn(n, depth), weight, scales]  # noqa: E731
-        check_rule(routed, name, make, reference, lives=(70, 1, 4, 19, 64), rtol=1e-4, atol=1e-3)
+        check_rule(routed, name, make, reference, lives=(70, 1, 0, 4, 19, 64), rtol=1e-4, atol=1e-3)
 
     near("et_vk.linear_qcs4w.default", packed, four_bits)
     near("aten._weight_int8pack_mm.default", whole, eight_bits)
@@ -284,6 +284,13 @@ def test_embeddings(device: Device, groups: int, zero: bool) -> None:
         "quantized_decomposed.embedding_4bit.dtype",
         lambda n: [packed, scales, zeros, -8, 7, indices(n), torch.float32],
         lambda *args: qd.embedding_4bit.dtype(*args[:-1], dtype=torch.float32),
+    )
+    small = random_bytes(11, 3)
+    check(
+        device,
+        "quantized_decomposed.embedding_2bit.default",
+        lambda n: [small, scales, zeros, -2, 1, indices(n)],
+        qd.embedding_2bit.default,
     )
     whole = bytes_like(11, 12)
     check(

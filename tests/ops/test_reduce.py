@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.support.programs import check_program
 from tests.support.rules import check_rule
 
@@ -258,6 +258,29 @@ def outside(x: torch.Tensor) -> list[torch.Tensor]:
 
 def test_a_program_without_a_delegate(device: Device) -> None:
     check_program(device, outside, lambda n: (torch.randn(3, n, 5),), [{1: "n"}], partitioner=False)
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.uint8])
+def test_bucketize(device: Device, dtype: torch.dtype, right: bool) -> None:
+    """Elements that equal a boundary, and those outside of all boundaries."""
+    boundaries = torch.tensor([1, 3, 3, 4, 9]).to(dtype)
+
+    def make(n: int) -> list[Any]:
+        return [torch.randint(0, 12, (n, 5)).to(dtype), boundaries, True, right]
+
+    def places(x: torch.Tensor, edges: torch.Tensor, out_int32: bool, right: bool) -> torch.Tensor:
+        return torch.bucketize(x, edges, out_int32=out_int32, right=right)
+
+    check_rule(device, "aten.bucketize.Tensor", make, places)
+
+
+def test_bucketize_of_special_numbers(device: Device) -> None:
+    x = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0])
+    boundaries = torch.tensor([-1.0, 0.0, 2.0])
+    wanted = torch.bucketize(x, boundaries, out_int32=True)
+    make = lambda n: [x[:n], boundaries, True, False]
+    check_rule(device, "aten.bucketize.Tensor", make, lambda x, *_: wanted[: len(x)], (5, 1, 3))
 
 
 # -- on every kind of device ----------------------------------------------------------------------

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import executorch.backends.vulkan.custom_ops_lib  # noqa: F401  torch's own meaning of the operators
 import pytest
 import torch
 
-from pteron.devices import Device
-from tests.support.rules import Sym, check_rule
+from pteron.engine.devices.opening import Device
+from pteron.errors import InputError
+from tests.support.rules import OneNode, Sym, check_rule
 
 POSITIONS = 24
 
@@ -49,7 +52,28 @@ def test_rotation_of_neighbours(device: Device) -> None:
 
         return turn(q), turn(k)
 
-    check_rule(device, "et_vk.apply_rotary_emb.default", make, rotate, (9, 2, 5, 9), atol=1e-5)
+    check_rule(device, "et_vk.apply_rotary_emb.default", make, rotate, (9, 2, 0, 5, 9), atol=1e-5)
+
+
+def rotated(n: int, keys: int | None = None, table: int | None = None) -> list[torch.Tensor]:
+    tables = [torch.ones(n if table is None else table, 5) for _ in range(2)]
+    return [torch.randn(1, n, 4, 10), torch.randn(1, n if keys is None else keys, 2, 10), *tables]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (rotated(5, keys=4), r"q \(1, 5, 4, 10\) and k \(1, 4, 2, 10\) must agree in length"),
+        (rotated(5, table=4), "the frequency table has 4 rows for 5 live positions"),
+    ],
+)
+def test_lengths_that_do_not_agree_are_refused(device: Device, given: list[torch.Tensor], why: str) -> None:
+    largest = rotated(9)
+    with closing(OneNode(device, "et_vk.apply_rotary_emb.default", largest, largest[:2], True)) as node:
+        node(rotated(7))
+        with pytest.raises(InputError, match=why):
+            node(given)
+        assert [y.shape[1] for y in node(rotated(3))] == [3, 3]
 
 
 @pytest.mark.parametrize("tables", [1, 2])

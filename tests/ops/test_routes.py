@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.devices import Device
-from pteron.ir.dispatch import HALF, SUBGROUP, Route
-from pteron.plan.routes import runnable_routes
+from pteron.compiler.ir.dispatch import HALF, SUBGROUP, Route
+from pteron.compiler.ops.affine import INTERLEAVED
+from pteron.compiler.plan.routes import runnable_routes
+from pteron.engine.devices.opening import Device
 from tests.support.calls import Call, check_calls
 from tests.support.rules import Fixed, OneNode, Sym, check_rule, inputs_of
 
@@ -62,7 +63,7 @@ def test_interleaved_linear_q4(routed: Device) -> None:
     check_rule(
         routed,
         "et_vk.linear_q4gsw.default",
-        lambda n: [torch.randn(n, 96), Fixed(interleaved), scales, 32, None],
+        lambda n: [torch.randn(n, 96), Fixed(interleaved, INTERLEAVED), scales, 32, None],
         lambda x, *rest: torch.nn.functional.linear(x, weight),
         (19, 1, 2, 3, 8, 19),
         rtol=1e-4,

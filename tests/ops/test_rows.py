@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.support.rules import Fixed, check_rule
 
 
@@ -22,7 +22,7 @@ def test_rms_norm(routed: Device, width: int, given: Any) -> None:
     def make(n: int) -> list[Any]:
         return [torch.randn(n, width), weight, 1e-5]
 
-    check_rule(routed, "et_vk.rms_norm.default", make, norm, (19, 1, 8, 3, 19), rtol=1e-4, atol=1e-5)
+    check_rule(routed, "et_vk.rms_norm.default", make, norm, (19, 1, 0, 8, 3, 19), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("width", [1028, 64])

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pteron.arrays.numpy_arrays import convert_constant
-from pteron.devices import Device
-from pteron.gpu.placement import Placement
-from pteron.ir.dtypes import DType
-from pteron.ir.values import Element, Port, SymInt, Tensor
-from pteron.method import Method
-from pteron.plan.sweep import plan
-from pteron.segmented_method import SegmentedMethod
-from pteron.segments.graph import Batching
-from pteron.segments.rewrite import with_segments
-from pteron.verifying.walk import poison
+from pteron.api.method import Method
+from pteron.api.segmented_method import SegmentedMethod
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.values import Element, Port, SymInt, Tensor
+from pteron.compiler.plan.sweep import plan
+from pteron.compiler.segments.graph import Batching
+from pteron.compiler.segments.rewrite import with_segments
+from pteron.engine.arrays.numpy_arrays import convert_constant
+from pteron.engine.devices.opening import Device
+from pteron.engine.weight_store import WeightStore
+from tests.support.memory import poison
 from tests.support.sketch import Sketch
 
 S, HEADS, SIZE, CAPACITY = 12, 2, 8, 20
@@ -76,7 +76,7 @@ def all_and_last_rows() -> Attention:
 
 def methods(g: Sketch, device: Device) -> tuple[Method, SegmentedMethod]:
     features = device.route_features
-    weights = Placement(device, convert_constant)
+    weights = WeightStore(device, convert_constant)
     segmented = with_segments(g.graph, Batching(3))
     return (
         Method(plan(g.graph, features), device, weights),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import InputError
 from tests.support.calls import Call, check_calls
 from tests.support.programs import check_export

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import InputError
 from tests.support.programs import check_program
 from tests.support.rules import OneNode, Sym, check_rule

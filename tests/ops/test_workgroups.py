@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pteron.devices import Device
-from pteron.ops import products
+from pteron.compiler.ops import products
+from pteron.engine.devices.opening import Device
 from tests.ops import test_conv, test_q8ta
 from tests.support.rules import check_rule
 

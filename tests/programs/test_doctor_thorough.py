@@ -12,20 +12,21 @@ import pytest
 import torch
 
 import pteron
-from pteron.compat.executorch import Runtime
-from pteron.devices import Device, open_device
-from pteron.gpu import executor
-from pteron.measure import examined
-from pteron.measure.examined import Examined
-from pteron.trust import Examination, examination, examine
-from pteron.trust.cases import CASES
-from pteron.verifying.single_node import ByName
-from tests.conftest import Once, take_for
+from pteron.compiler.plan.routes import ByName
+from pteron.engine import executor
+from pteron.engine.devices.opening import Device, open_device
+from pteron.engine.measured import kernel_blocklist as examined
+from pteron.engine.measured.kernel_blocklist import Examined
+from pteron.runtime.executorch import Runtime
+from pteron.tools.verify import selftest
+from pteron.tools.verify.catalogue import cases
+from pteron.tools.verify.selftest import SelfTestReport, run_selftest
+from tests.conftest import Once, open_as
 from tests.support.cli import answer, pteron_cli
 from tests.support.export import export
 
 ROWS, WIDTH = 24, 64
-LINEAR = [case for case in CASES if case.op == "aten.linear.default" and case.sizes[0] < 100][:1]
+LINEAR = [case for case in cases() if case.op == "aten.linear.default" and case.sizes[0] < 100][:1]
 FINISH = "finish_four(start.matrix, row + r, start.column + 4u * right, sum[h][r]);"
 READ = "a_four(start.matrix, start.row + r, k)"
 # What is wrong: the kernel, its text, the wrong text, and a number of rows that a GPU uses the kernel for.
@@ -46,8 +47,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def gpu() -> Iterator[Device]:
     """This device, with the routes of a GPU."""
-    device = open_device()
-    take_for(device, "GPU")
+    device = open_as("GPU")
     yield device
     device.close()
 
@@ -67,10 +67,10 @@ def linear(once: Once) -> Path:
 
 def damage(monkeypatch: pytest.MonkeyPatch, name: str, before: str, after: str) -> None:
     """Change the text of a kernel."""
-    healthy: Callable[[Any, Any, bool], str] = executor.shader_text
+    healthy: Callable[[Any, Any], str] = executor.shader_text
 
-    def text(kernel: Any, dispatch: Any, wide: bool) -> str:
-        made = healthy(kernel, dispatch, wide)
+    def text(kernel: Any, dispatch: Any) -> str:
+        made = healthy(kernel, dispatch)
         if kernel.name != name:
             return made
         assert before in made
@@ -103,7 +103,7 @@ def test_a_wrong_kernel_is_found_and_avoided(
     damage(monkeypatch, kernel, before, after)
     assert error_of(linear, gpu, rows) > 0.1
 
-    found = examine(gpu, LINEAR)
+    found = run_selftest(gpu, LINEAR)
     assert found.wrong and all(label.endswith(f": {kernel}") for label in found.wrong)
     assert kernel in str(found) and "cannot be trusted" in str(found)
     if "small" in what:
@@ -131,12 +131,12 @@ def test_a_kernel_without_an_alternative_is_told(
 
 
 def test_right_kernels_are_trusted(gpu: Device) -> None:
-    found = examine(gpu, LINEAR)
+    found = run_selftest(gpu, LINEAR)
     assert found.ok and found.routes > 3 and "can be trusted" in str(found)
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    monkeypatch.setattr(examination, "CASES", LINEAR)
+    monkeypatch.setattr(selftest, "all_cases", lambda: LINEAR)
     assert answer("doctor")["adapters"][0]["examined"] is None
     assert "not examined" in pteron_cli("doctor").stdout
     told = pteron_cli("doctor", "--thorough", "--device", "0").stdout
@@ -167,7 +167,7 @@ def test_a_damaged_note_is_ignored(gpu: Device, cache: Path, entry: str) -> None
 def test_every_kernel_is_right_here() -> None:
     device = open_device()
     try:
-        found: Examination = examine(device)
+        found: SelfTestReport = run_selftest(device)
     finally:
         device.close()
     assert found.ok, str(found)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pteron
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.support.calls import check_file, eager
 from tests.torch_only.export_cases import CASES, LONGEST, exported, reference, write_factory
 

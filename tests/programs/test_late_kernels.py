@@ -7,17 +7,18 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pteron
+from pteron.engine.background_compiler import BackgroundCompiler
+from pteron.engine.executor import Shader
 from pteron.errors import DeviceError, PteronError
-from pteron.gpu.executor import Shader
-from pteron.gpu.late_kernels import LateKernels
-from pteron.verifying.walk import poison
 from tests.support.export import export
+from tests.support.memory import poison
 
 ROWS, WIDTH = 16, 64
 SECONDS = 20  # more than any of these compilations takes
@@ -52,21 +53,21 @@ class Late:
 @pytest.fixture
 def late(once, monkeypatch):
     gate = threading.Event()
-    compile_route = LateKernels._compile
+    compile_route = BackgroundCompiler._compile
 
     def after_gate(self, key):
         assert gate.wait(SECONDS)
         compile_route(self, key)
 
-    monkeypatch.setattr(LateKernels, "_compile", after_gate)
-    yield Late(once("late_kernels", make), gate)
+    monkeypatch.setattr(BackgroundCompiler, "_compile", after_gate)
+    yield Late(once("background_compiler", make), gate)
     gate.set()
 
 
 def routes_at(method, rows):
     """The route of each node in a call with so many rows."""
-    method(np.zeros((rows, WIDTH), np.float32))
-    return [plan.route for plan in method._live.plans]
+    with method.prepare(np.zeros((rows, WIDTH), np.float32)) as call:
+        return [step.route for step in call.steps()]
 
 
 @pytest.fixture
@@ -110,8 +111,10 @@ def test_calls_in_several_threads_go_on_while_kernels_are_compiled(late, device)
 
 def test_a_load_compiles_only_what_every_shape_can_use(late, usual):
     def compiled(wait):
-        with pteron.load(late.path, wait=wait, tune=False) as program:
-            program.method()
+        with (
+            closing(pteron.open_device()) as own,
+            pteron.load(late.path, device=own, wait=wait, tune=False) as program,
+        ):
             found = program.device.compilations
             late.gate.set()
             return found

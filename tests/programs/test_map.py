@@ -13,7 +13,7 @@ import torch
 from torch.export import Dim
 
 import pteron
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.errors import InputError, RowError
 
 VOCABULARY = 50

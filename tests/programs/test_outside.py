@@ -12,12 +12,12 @@ from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
 import pteron
-from pteron.devices import Device
+from pteron.compiler import ops
+from pteron.compiler.ir.live import LiveResult
+from pteron.compiler.ir.values import Graph
+from pteron.compiler.lower import kernel_calls as outside
+from pteron.engine.devices.opening import Device
 from pteron.errors import UnsupportedError
-from pteron.ir import op as registry
-from pteron.ir.live import LiveResult
-from pteron.ir.values import Graph
-from pteron.lower import kernel_calls as outside
 from tests.support.calls import check_file, eager
 from tests.support.export import export
 
@@ -79,8 +79,8 @@ def test_kernels_of_other_kinds(kernel: str, operator: str) -> None:
 
 
 def test_options_that_an_out_variant_lacks_are_none() -> None:
-    full = registry.find("aten.full.default")
-    to_copy = registry.find("aten._to_copy.default")
+    full = ops.find("aten.full.default")
+    to_copy = ops.find("aten._to_copy.default")
     assert full and to_copy
     assert outside.with_options(full, [(2, 3), 1.0]) == [(2, 3), 1.0, None, None, None, None]
     assert outside.with_options(to_copy, ["x", False, None]) == ["x", None, None, None, None, False, None]
@@ -355,9 +355,8 @@ def test_branch_by_a_live_size_runs_only_one_side(device: Device) -> None:
         method = loaded.method()
         ran = {}
         for n in (6, 2):
-            method(torch.randn(n, 4))
-            plans = method._executor.live.plans
-            ran[n] = {m.name for m, p in zip(method.graph.nodes, plans, strict=True) if p.dispatches}
+            with method.prepare(torch.randn(n, 4)) as call:
+                ran[n] = {step.node.name for step in call.steps() if step.kernels}
         assert "aten.exp.default" not in ran[6] and "aten.exp.default" in ran[2]
 
 

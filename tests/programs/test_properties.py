@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pteron
-from pteron.devices import Device
-from pteron.verifying.walk import poison
+from pteron.engine.devices.opening import Device
 from tests.conftest import Once
 from tests.dynamic_shape.recording import PROGRAM, make_inputs, make_model, record, run_reference
 from tests.dynamic_shape.table import CASES, Case, Dim
 from tests.support.calls import Call, check_calls
 from tests.support.compare import EXACT, assert_outputs
+from tests.support.memory import poison
 
 bounded = settings(
     max_examples=12,

@@ -1,4 +1,4 @@
-"""`pteron.compat.executorch` beside `executorch.runtime`, on the same files."""
+"""`pteron.runtime.executorch` beside `executorch.runtime`, on the same files."""
 
 import io
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 
-import pteron.compat.executorch as ours
+import pteron.runtime.executorch as ours
 from tests.support import DATA
 
 FILES = sorted(DATA.glob("*.pte"))
@@ -130,9 +130,9 @@ def test_the_error_for_an_unknown_method_lists_the_methods():
 def test_registries():
     runtime = ours.Runtime.get()
     assert runtime is ours.Runtime.get()
-    assert runtime.backend_registry.registered_backend_names == ["VulkanBackend"]
+    assert runtime.backend_registry.registered_backend_names == ["VulkanBackend", "XnnpackBackend"]
     assert runtime.backend_registry.is_available("VulkanBackend")
-    assert not runtime.backend_registry.is_available("XnnpackBackend")
+    assert not runtime.backend_registry.is_available("CoreMLBackend")
     assert "aten.add.Tensor" in runtime.operator_registry.operator_names
 
 
@@ -186,7 +186,7 @@ def test_bad_inputs_are_runtime_errors_as_in_executorch(branches):
 def test_the_runtime_needs_no_torch():
     script = """
 import sys, numpy as np
-from pteron.compat.executorch import Runtime
+from pteron.runtime.executorch import Runtime
 method = Runtime.get().load_program(sys.argv[1]).load_method("forward")
 (out,) = method.execute([np.arange(3)])
 assert isinstance(out, np.ndarray) and out.shape == (3, 64)

@@ -8,14 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 import pteron
+from pteron.api.profiling.trials import Measured, Trial, best_of, some_sizes
 from pteron.cli.commands import app
-from pteron.gpu.wgpu.timing import has_timestamps
-from pteron.ir.dispatch import SUBGROUP
-from pteron.measure import adapter_notes, tuning
-from pteron.measure.lessons import Lesson, Lessons
-from pteron.measure.trials import Measured, Trial, best_of, some_sizes
-from pteron.measure.tuning import Tuning
-from pteron.plan.routes import LiveShapes, route_key
+from pteron.compiler.ir.dispatch import SUBGROUP
+from pteron.compiler.plan.routes import LiveShapes, route_key
+from pteron.engine.measured import device_cache, tuning
+from pteron.engine.measured.tuning import Tuning
 from tests.support.calls import Call, check_calls
 from tests.support.export import export
 
@@ -47,7 +45,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def timestamps(device):
-    if not has_timestamps(device):
+    if device.timer is None:
         pytest.skip("the adapter has no timestamp queries")
 
 
@@ -146,7 +144,7 @@ def test_measurements_are_stored_by_adapter_driver_and_kernels(device, monkeypat
     assert tuning.read(adapter).best == {"k": {64: "fast"}, "other": {8: "slow"}}
     assert tuning.read(replace(adapter, name="another")).best == {"k": {64: "theirs"}}
     assert tuning.read(replace(adapter, driver="newer")) is None
-    monkeypatch.setattr(adapter_notes, "kernel_version", lambda: "newer")
+    monkeypatch.setattr(device_cache, "kernel_version", lambda: "newer")
     assert tuning.read(adapter) is None
 
 
@@ -173,22 +171,6 @@ def test_a_load_uses_the_measurements(device, folder):
         assert taken(program.method()) == last
 
 
-def test_a_load_uses_what_was_learned_from_a_report(device, folder, cache, monkeypatch):
-    with pteron.load(folder / "linear.pte", device=device, choice=Trial()) as program:
-        node = linear_node(program.method())
-        last = program.method()._live.routes[node.index][-1].name
-    adapter = device.adapter
-    identity = adapter_notes.identity_of(adapter.name, adapter.backend, adapter.driver)
-    shapes = LiveShapes(((8, 2 * WIDTH), (2 * WIDTH, 2 * WIDTH)), ((8, 2 * WIDTH),))
-    tuning.write_lessons(identity, Lessons([Lesson.of(route_key(node), shapes, last)]))
-    monkeypatch.setattr("pteron.measure.trials._time_routes", None)  # nobody may call it
-    with pteron.load(folder / "linear.pte", device=device, tune=True) as program:
-        check(program.method(), folder, ROWS)
-        assert taken(program.method()) == last
-    tuning.LESSONS.path.write_text("[1]")
-    assert tuning.read(adapter) is None
-
-
 # -- without being asked --------------------------------------------------------------------------
 
 
@@ -201,7 +183,7 @@ def test_only_the_first_load_measures(device, folder, cache, timestamps, monkeyp
         for rows in (3, ROWS, 1):
             check(method, folder, rows)
     assert device.allocated_nbytes == held
-    monkeypatch.setattr("pteron.measure.trials._time_routes", None)  # nobody may call it
+    monkeypatch.setattr("pteron.api.profiling.trials._time_routes", None)  # nobody may call it
     with pteron.load(folder / "linear.pte", device=device, tune=True) as program:
         check(program.method(), folder, ROWS)
 
@@ -225,11 +207,11 @@ def test_a_program_that_refuses_zeros_is_still_loaded(device, folder, cache, tim
     def refuse(*_):
         raise pteron.InputError("not zero")
 
-    monkeypatch.setattr("pteron.measure.trials.measure", refuse)
+    monkeypatch.setattr("pteron.api.profiling.trials.measure", refuse)
     for _ in range(2):
         with pteron.load(folder / "linear.pte", device=device, tune=True) as program:
             check(program.method(), folder, ROWS)
-        monkeypatch.setattr("pteron.measure.trials._time_routes", None)  # it is not tried again
+        monkeypatch.setattr("pteron.api.profiling.trials._time_routes", None)  # it is not tried again
 
 
 def test_a_cache_that_cannot_be_written_does_not_stop_the_load(device, folder, timestamps, monkeypatch):
@@ -263,8 +245,8 @@ def test_the_command_measures_and_stores(device, folder, cache, timestamps):
     assert "changed; saved" in shown or "more than one kernel" in shown
 
 
-def test_the_command_refuses_with_a_message(folder, monkeypatch):
-    monkeypatch.setattr("pteron.measure.trials.has_timestamps", lambda device: False)
+def test_the_command_refuses_with_a_message(device, folder, monkeypatch):
+    monkeypatch.setattr(type(device), "timer", None)
     result = CliRunner().invoke(app, ["tune", str(folder / "linear.pte")])
     assert result.exit_code == 1 and "no timestamp queries" in result.stderr
     monkeypatch.undo()

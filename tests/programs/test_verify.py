@@ -12,11 +12,19 @@ import torch
 from torch.export import Dim
 
 import pteron
-from pteron.gpu import executor
-from pteron.ir.dtypes import DType
-from pteron.verifying import NodeResult
-from pteron.verifying.comparison import compare
+from pteron.compiler.ir.dtypes import DType
+from pteron.engine import executor
+from pteron.engine.devices.opening import Device
+from pteron.tools.verify import NodeResult, executorch_runtime
+from pteron.tools.verify.catalogue import cases
+from pteron.tools.verify.catalogue.entry import GENERAL
+from pteron.tools.verify.comparison import compare
+from pteron.tools.verify.numpy_reference import NumpyReference
+from pteron.tools.verify.references import NoReference
+from pteron.tools.verify.single_node import opened
+from pteron.tools.verify.walk import walk
 from tests.support.cli import answer, pteron_cli
+from tests.support.export import export
 
 
 class Scorer(torch.nn.Module):
@@ -52,8 +60,8 @@ def damaged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, str
     healthy = executor.shader_text
 
     def damage(name: str, before: str, after: str) -> None:
-        def text(kernel: Any, dispatch: Any, wide: bool) -> str:
-            made = healthy(kernel, dispatch, wide)
+        def text(kernel: Any, dispatch: Any) -> str:
+            made = healthy(kernel, dispatch)
             if kernel.name != name:
                 return made
             assert before in made
@@ -79,9 +87,10 @@ def test_a_wrong_kernel_is_found_and_saved(
 ) -> None:  # fmt: skip
     damaged("binary", PUT, DAMAGES[damage])
     report = pteron.verify(path, save=tmp_path)
-    assert {(result.op, result.kernels) for result in report.bad} == {("aten.mul.Tensor", ("binary",))}
+    nodes = {(result.op, result.kernels) for result in report.bad if result.kernels}
+    assert nodes == {("aten.mul.Tensor", ("binary",))}
     bad = report.first_bad
-    assert bad is not None and bad.reference == "torch" and "aten.mul.Tensor" in str(bad)
+    assert bad is not None and bad.reference == "ExecuTorch" and "aten.mul.Tensor" in str(bad)
     if "small" in damage:
         assert all(result.reads[0][0] < 5 for result in report.bad)
 
@@ -100,7 +109,9 @@ def test_right_kernels_pass_against_every_reference(path: Path) -> None:
     with pteron.load(path) as program:
         report = pteron.verify(program, all_routes=True)
         assert report.ok and not report.unverified
-        assert {result.reference for result in report.results} == {"torch"}
+        assert {result.reference for result in report.results} == {"ExecuTorch"} and not report.notes
+        assert any(result.op.startswith("output") for result in report.results)  # whole methods
+        assert pteron.verify(program, against="torch").references.keys() == {"torch"}
         assert [shapes["x"][0] for shapes in report.shapes] == [6, 4, 3, 1]
         routes = {result.route for result in report.results if "linear" in result.op}
         assert len(routes) > 1
@@ -125,10 +136,11 @@ def test_a_fused_node_is_compared_with_the_operators_of_the_file(
     pteron.export(Gate(), given, path, dynamic_shapes=({0: rows}, {0: rows}), partition=False)
     report = pteron.verify(path)
     assert report.ok
-    assert {(result.op, result.reference) for result in report.results} == {("pteron.chain", "torch")}
+    nodes = {(result.op, result.reference) for result in report.results if result.kernels}
+    assert nodes == {("pteron.chain", "ExecuTorch")}
     damaged("chain", "1.0 / (1.0 +", "1.0 / (2.0 +")
     bad = pteron.verify(path).first_bad
-    assert bad is not None and (bad.op, bad.reference) == ("pteron.chain", "torch")
+    assert bad is not None and (bad.op, bad.reference) == ("pteron.chain", "ExecuTorch")
 
 
 def test_software_is_the_name_of_an_adapter(path: Path) -> None:
@@ -189,3 +201,95 @@ def test_a_result_is_one_sentence() -> None:
         "node 3, aten.mul.Tensor of [2, 4], kernel binary (route binary): output 0, element [1, 2]: "
         "expected 1 (torch), found 2: 7.5 times the allowed error"
     )
+
+
+class Counter(torch.nn.Module):
+    """A sum over all calls."""
+
+    total: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x.sum(0))
+        return self.total + x
+
+
+def test_whole_methods_are_compared_with_executorch_over_several_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "counter.pte"
+    given = (torch.zeros(6, 4),)
+    pteron.export(Counter(), given, path, dynamic_shapes=({0: Dim("rows", max=6)},), partition=False)
+    with pteron.load(path) as program:
+        report = pteron.verify(program)
+        assert report.ok and not report.notes
+        calls = [result for result in report.results if result.op.startswith("output")]
+        assert len(calls) >= 3 and {result.reference for result in calls} == {"ExecuTorch"}
+        # Every node is right, but the state is lost between calls: only whole methods show this.
+        method = program.method()
+        execute = method.execute
+        monkeypatch.setattr(method, "execute", lambda *args: (method.reset(), execute(*args))[1])
+        forgetful = pteron.verify(program)
+        assert forgetful.bad and not any(result.kernels for result in forgetful.bad)
+        assert "call 1" in str(forgetful.first_bad)
+
+
+class Noisy(torch.nn.Module):
+    """One output is random, and one is not."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return (x + torch.rand(4)) * 2, x * 3
+
+
+def test_random_numbers_are_not_compared(tmp_path: Path) -> None:
+    pteron.export(Noisy(), (torch.zeros(3, 4),), tmp_path / "noisy.pte", partition=False)
+    report = pteron.verify(tmp_path / "noisy.pte")
+    assert report.ok and {r.op for r in report.results if not r.kernels} == {"output output1 of call 0"}
+
+
+def test_guessed_sizes_are_called_a_guess(tmp_path: Path, scorer: Scorer) -> None:
+    path, given = tmp_path / "stock.pte", (torch.zeros(6, 8), torch.zeros(6, 1))
+    rows = Dim("rows", max=6)
+    path.write_bytes(export(scorer, given, ({0: rows}, {0: rows})))
+    report = pteron.verify(path)
+    assert "which sizes vary is a guess" in str(report) and "Compared: " in str(report)
+    with pteron.load(path) as program:
+        assert "(which sizes vary is a guess)" in repr(program.method())
+    assert "follows a guess" in pteron_cli("run", path, "--live", "3").stderr
+
+
+def test_delegates_that_executorch_lacks_are_noted(tmp_path: Path, scorer: Scorer) -> None:
+    path = tmp_path / "scorer.pte"
+    pteron.export(scorer, (torch.zeros(6, 8), torch.zeros(6, 1)), path)
+    report = pteron.verify(path)
+    assert report.ok and report.notes[-1:] == (
+        "not compared as a whole: ExecuTorch's CPU runtime has no VulkanBackend",
+    )
+    assert "has no VulkanBackend" in pteron_cli("verify", path).stdout
+
+
+def test_a_crash_of_executorch_loses_only_the_reference(path: Path) -> None:
+    runtime = executorch_runtime.shared()
+    assert "aten::add.out" in runtime.kernels
+    process = runtime._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    with pytest.raises(NoReference, match="ended its process"):
+        runtime.run(path.read_bytes(), [])
+    assert runtime.run(path.read_bytes(), []) == []  # a new process
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_references_of_the_catalogue(device: Device, name: str) -> None:
+    """They compute the nodes of programs that torch has no operators for."""
+    case = next(case for case in cases() if case.op == name)
+    with opened(case.graph, device, device.route_features) as method:
+        (run,) = walk(method, case.call(case.sizes[0])[0])
+        wanted = NumpyReference().outputs(method.graph, run)
+    for got, want in zip(run.made, wanted, strict=True):
+        assert not compare(name, DType.float32, got, want, 1.0).is_bad
+        assert got.size == 1 or compare(name, DType.float32, got, -want, 1.0).is_bad

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from typer.testing import CliRunner
 
 import pteron
 from pteron.cli.commands import app
-from pteron.errors import FormatError, UnsupportedError
-from pteron.gpu.recording import RecordingDevice
+from pteron.engine.devices.recording import UNLIMITED, RecordingDevice
+from pteron.errors import FormatError, PteronError, UnsupportedError
 from pteron.pte import program_chunks, schema, vulkan
 from tests.support import DATA
 
@@ -78,7 +79,7 @@ def delegate_of(*operators: str) -> vulkan.VkGraph:
 @pytest.mark.parametrize("path", SOUND, ids=lambda path: path.stem)
 def test_valid_programs_can_run(path: Path) -> None:
     report = pteron.check(path)
-    assert report.runs and not report.findings
+    assert report.ok and not report.findings
     assert "forward" in report.methods
     assert report.operators > 0
 
@@ -86,7 +87,7 @@ def test_valid_programs_can_run(path: Path) -> None:
 def test_every_missing_kernel_is_listed_with_its_places() -> None:
     data = program(method("forward", "aten::relu.out", "aten::nosuch.out", "my::own.out", "aten::nosuch.out"))
     report = pteron.check(data)
-    assert not report.runs
+    assert not report.ok
     assert [(f.what, f.count, f.places) for f in report.findings] == [
         ("aten::nosuch.out", 2, ("instruction 1", "instruction 3")),
         ("my::own.out", 1, ("instruction 2",)),
@@ -106,7 +107,7 @@ def test_all_methods_delegates_and_backends_are_checked() -> None:
             schema.DelegateCall(1, (1, 2)),
             schema.DelegateCall(2, (2, 3)),
             "aten::relu.out",
-            backends=[backend("VulkanBackend", 0), backend("VulkanBackend", 1), backend("XnnpackBackend", 2)],
+            backends=[backend("VulkanBackend", 0), backend("VulkanBackend", 1), backend("QnnBackend", 2)],
         ),
         method("decode", "aten::nosuch.out"),
         delegates=[
@@ -119,11 +120,15 @@ def test_all_methods_delegates_and_backends_are_checked() -> None:
     assert [(f.method, f.what, f.places) for f in report.findings] == [
         ("prefill", "aten.unheard_of.default", ("delegate 0, operator 1", "delegate 1, operator 1")),
         ("prefill", "et_vk.secret.default", ("delegate 1, operator 0",)),
-        ("prefill", "DelegateCall", ("instruction 2",)),
+        (
+            "prefill",
+            "delegate for QnnBackend",
+            ("delegate 2 at instruction 2, with the tensors [2, 2], [2, 2]",),
+        ),
         ("decode", "aten::nosuch.out", ("instruction 0",)),
     ]
     foreign = report.findings[2]
-    assert "XnnpackBackend" in foreign.why and "VulkanPartitioner" in foreign.why
+    assert "QnnBackend" in foreign.why and "VulkanPartitioner" in foreign.why
     with pytest.raises(UnsupportedError) as raised:
         pteron.load(data, device=RecordingDevice())
     for finding in report.findings:
@@ -132,13 +137,13 @@ def test_all_methods_delegates_and_backends_are_checked() -> None:
 
 def test_arguments_that_a_rule_refuses_are_listed() -> None:
     """`relu` accepts a tensor of any shape, but here its output is too small."""
-    plan = method("forward", "aten::relu.out", "aten::abs.out")
+    plan = method("forward", "aten::relu.out")
     small = schema.EValue(schema.Tensor(schema.ScalarType.FLOAT, sizes=(1,), dim_order=(0,)))
     report = pteron.check(
         program(
             schema.ExecutionPlan(
                 plan.name,
-                values=(plan.values[0], small, small),
+                values=(plan.values[0], small),
                 inputs=plan.inputs,
                 outputs=plan.outputs,
                 chains=plan.chains,
@@ -171,6 +176,52 @@ def test_an_unsupported_dtype_is_named() -> None:
     assert "float8e5m2" in report.findings[0].why
 
 
+def constant_of(*numbers: int) -> bytes:
+    """A file that adds an int64 constant to its input, and compares the sum."""
+    kind = schema.ScalarType.LONG
+    shape = {"sizes": (len(numbers),), "dim_order": (0,)}
+    plan = schema.ExecutionPlan(
+        "forward",
+        values=(
+            *(schema.EValue(schema.Tensor(kind, **shape)) for _ in range(2)),
+            schema.EValue(schema.Tensor(kind, data_buffer_idx=1, **shape)),
+            schema.EValue(schema.Int(1)),
+        ),
+        inputs=(0,),
+        outputs=(1,),
+        chains=(schema.Chain(instructions=(schema.Instruction(schema.KernelCall(0, (0, 2, 3, 1, 1))),)),),
+        operators=(schema.Operator("aten::add", "out"),),
+    )
+    data = struct.pack(f"<{len(numbers)}q", *numbers)
+    made = schema.Program(execution_plan=(plan,), constant_segment=schema.SubsegmentOffsets(0, (0, 0)))
+    return b"".join(program_chunks(made, (data,)))
+
+
+def test_it_agrees_with_load_about_constants() -> None:
+    """A constant that a load would refuse is a problem, too."""
+    assert pteron.check(constant_of(1, 2))
+    data = constant_of(1, 2**40)
+    report = pteron.check(data)
+    try:
+        pteron.load(data, device=RecordingDevice()).method()
+    except PteronError as error:
+        assert not report and str(error) in str(report)
+    else:
+        assert report
+
+
+def test_the_limits_of_a_device_are_checked() -> None:
+    small = RecordingDevice(limits={**UNLIMITED, "max-buffer-size": 64}, name="a small GPU")
+    report = pteron.check(SOUND[0], device=small)
+    assert not report and report.adapter == "a small GPU"
+    assert {finding.what for finding in report.findings} == {"memory"}
+    assert "a small GPU binds at most 64 at once" in str(report)
+    with pytest.raises(pteron.OutOfMemory) as raised:
+        pteron.load(SOUND[0], device=small).method()
+    assert str(raised.value) in str(report)
+    assert pteron.check(SOUND[0], device=RecordingDevice())
+
+
 class TestCommand:
     def run(self, *arguments: object) -> tuple[int, str]:
         result = CliRunner().invoke(app, ["check", *map(str, arguments)])
@@ -195,7 +246,7 @@ class TestCommand:
         code, text = self.run(path, "--json")
         report = json.loads(text)
         assert code == int(missing)
-        assert report["runs"] is not missing
+        assert report["ok"] is not missing
         assert [(f["what"], f["places"]) for f in report["findings"]] == (
             [("aten::nosuch.out", ["instruction 0"])] if missing else []
         )

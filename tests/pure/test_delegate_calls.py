@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pteron.compiler.lower.delegate import split_call
 from pteron.errors import FormatError
-from pteron.lower.delegate import split_call
 from pteron.pte import schema, vulkan
 
 Shape = tuple[int, ...]

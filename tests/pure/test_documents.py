@@ -15,8 +15,8 @@ import typer.main
 import yaml
 
 import pteron
+from pteron._util.extras import MissingExtra
 from pteron.cli.commands import app
-from pteron.extras import MissingExtra
 from tests.support.documents import DOCUMENTS, ROOT, anchors, blocks, commands, links, text_of
 
 # Pages that are made when the site is built.
@@ -119,3 +119,13 @@ def test_the_files_of_github_are_yaml() -> None:
     assert files
     for file in files:
         assert isinstance(yaml.safe_load(file.read_text("utf-8")), dict), file
+
+
+def test_the_tests_of_the_promises_exist() -> None:
+    file = ""
+    found = re.findall(r"`([\w/]+\.py)?::(test_\w+)`", text_of("docs/promises.md"))
+    assert found
+    for named, test in found:
+        file = named or file
+        source = (ROOT / "tests" / file).read_text("utf-8")
+        assert re.search(rf"def {test}\(", source), f"docs/promises.md: {file} has no {test}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pteron.extras import MissingExtra, needs
+from pteron._util.extras import MissingExtra, needs
 
 ROOT = Path(__file__).parents[2]
 METADATA = """Metadata-Version: 2.4

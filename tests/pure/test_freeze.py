@@ -11,19 +11,17 @@ from typing import Any
 
 import pytest
 
+from pteron.compiler.ir.dispatch import GPU
+from pteron.compiler.ir.values import Element, Graph
+from pteron.compiler.pipeline import Target, lower
 from pteron.errors import InputError, UnsupportedError
-from pteron.ir.dispatch import GPU
-from pteron.ir.values import Element, Graph
-from pteron.program import lower_all
 from pteron.pte.file import ProgramFile
 from pteron.web.freeze import browser_text, freeze
 from pteron.web.live_points import MOST_POINTS, Integers, choose_axes, live_points
 from pteron.web.program_files import write_program
-from pteron.web.variants import VARIANTS, Variant
+from pteron.web.variants import VARIANTS
 from tests.support import DATA
 from tests.support.sketch import Sketch, live
-
-GPU_VARIANT = Variant("gpu", frozenset({GPU}))
 
 
 def sliced() -> Graph:
@@ -43,14 +41,14 @@ def cached() -> Graph:
 
 
 def points(graph: Graph, stated: Any = None) -> list[list[int]]:
-    return [point["at"] for point in freeze(graph, GPU_VARIANT, stated).header["points"]]
+    return [point["at"] for point in freeze(live(graph, features={GPU}), stated).header["points"]]
 
 
 def test_an_integer_that_only_kernels_read_is_no_part_of_a_point() -> None:
     graph = cached()
     integers = Integers.of(live(graph, features={GPU}))
     assert [symint.name for symint in integers.moving] == ["n1"] and integers.planning == []
-    frozen = freeze(graph, GPU_VARIANT, {"v0": [[1], [1, 4], [2], [8]]})
+    frozen = freeze(live(graph, features={GPU}), {"v0": [[1], [1, 4], [2], [8]]})
     short, long = frozen.header["points"]
     assert (short["at"], long["at"]) == ([1], [4])
     (low, high) = (point["ranges"][0][1:3] for point in (short, long))
@@ -125,12 +123,12 @@ def test_dimensions_that_must_be_equal_move_together() -> None:
 
 def test_queries_keys_and_values_of_a_call_have_one_length() -> None:
     with ProgramFile.open(DATA / "sdpa_dyn.pte") as file:
-        (axis,) = choose_axes(live(lower_all(file)["forward"], features={GPU}), None)
-    assert len(axis.dims) == 3 and axis.sizes == tuple(range(65))
+        (axis,) = choose_axes(lower(file).plan(Target({GPU}))["forward"], None)
+    assert len(axis.dims) == 3 and axis.sizes == tuple((size,) * 3 for size in range(65))
 
 
 def test_equal_parameters_are_stored_once() -> None:
-    frozen = freeze(cached(), GPU_VARIANT, {"v0": [[1], [1, 4], [2], [8]]})
+    frozen = freeze(live(cached(), features={GPU}), {"v0": [[1], [1, 4], [2], [8]]})
     blocks = frozen.header["blocks"]
     stored = [frozen.params[a:b] for a, b in pairwise(blocks)]
     assert len(set(stored)) == len(stored) > 0

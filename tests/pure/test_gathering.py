@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pteron.mapping.gathering import batches, windows
+from pteron.api.mapping.gathering import batches, windows
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from xml.etree import ElementTree
 
+import pytest
 from benchmarks import history
 from benchmarks.history import Release
-from benchmarks.plots import Panel, plot
 
 
-def test_the_page_and_its_plot_are_current() -> None:
-    releases = history.read()
-    advice = "run python -m benchmarks.history page"
-    assert releases and history.PAGE.read_text("utf-8") == history.page(releases), advice
-    assert history.PLOT.read_text("utf-8") == plot(list(history.panels(releases))), advice
+def test_the_page_is_current() -> None:
+    text = history.PAGE.read_text("utf-8")
+    assert text.count("<!-- numbers: ") == len(history.GROUPS)
+    assert history.with_tables(text, history.read()[-1]) == text, "run python -m benchmarks.history page"
+
+
+def test_a_page_gets_the_rows_of_its_group() -> None:
+    rows = {"SmolLM2-135M, a step": {"pteron": 30.0, "llama": 10.0}, "rms_norm": {"pteron": 1.0}}
+    release = Release("2026-01-02", "1.0", "A", "Idle.", rows)
+    page = "before\n<!-- numbers: SmolLM2-135M -->\nold\n<!-- end of numbers -->\nafter\n"
+    made = history.with_tables(page, release)
+    assert made == history.with_tables(made, release)
+    assert made.startswith(
+        "before\n<!-- numbers: SmolLM2-135M -->\nPteron 1.0, 2026-01-02, A. Idle.\n\n| CPU ms |"
+    )
+    assert "| SmolLM2-135M, a step | 30 | 10 | 3.0 |\n<!-- end of numbers -->\nafter\n" in made
+    assert "old" not in made and "rms_norm" not in made
+    with pytest.raises(KeyError):
+        history.with_tables(page.replace("SmolLM2-135M", "unknown"), release)
 
 
 def test_a_release_has_the_last_result_of_each_row_and_side() -> None:
@@ -40,13 +53,3 @@ def test_a_version_has_one_line(tmp_path: Path) -> None:
     history.write(history.with_release([old, first], second), path)
     assert history.read(path) == [old, second]
     assert len(path.read_text().splitlines()) == 2 and json.loads(path.read_text().splitlines()[0])
-
-
-def test_a_plot_has_a_line_for_each_side_with_several_points() -> None:
-    panel = Panel("a < b", ["1", "2", "3"], {"pteron": [3.0, None, 1.0], "ncnn": [None, 2.0, None]})
-    svg = ElementTree.fromstring(plot([panel, panel]))
-    name = "{http://www.w3.org/2000/svg}"
-    assert len(svg.findall(f".//{name}polyline")) == 2
-    groups = svg.findall(f"{name}g")
-    assert len(groups) == 2 and len(groups[0].findall(f"{name}circle")) == 3
-    assert "a < b" in {text.text for text in svg.iter(f"{name}text")}

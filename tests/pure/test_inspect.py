@@ -1,13 +1,14 @@
-"""`pteron.report.inspect` on files, without a GPU."""
+"""`pteron.tools.inspect.inspect` on files, without a GPU."""
 
 import subprocess
 import sys
 
 import pytest
 
+from pteron.compiler.pipeline import lower
 from pteron.errors import InputError, UnsupportedError
 from pteron.pte.file import ProgramFile
-from pteron.report.inspect import inspect_method, sample_ranges
+from pteron.tools.inspect.inspect import inspect_method, sample_ranges
 from tests.support import DATA
 
 
@@ -163,7 +164,7 @@ def test_no_gpu_library_and_no_numpy_are_needed():
     script = """
 import sys
 sys.modules["wgpu"] = sys.modules["numpy"] = None  # importing either fails
-from pteron.report.inspect import inspect_method
+from pteron.tools.inspect.inspect import inspect_method
 from pteron.pte.file import ProgramFile
 with ProgramFile.open(sys.argv[1]) as file:
     assert inspect_method(file, "forward", size=7).nodes
@@ -172,7 +173,5 @@ with ProgramFile.open(sys.argv[1]) as file:
 
 
 def test_random_integers_are_in_the_valid_range():
-    from pteron.lower.instructions import lower
-
     with ProgramFile.open(DATA / "emb_dyn.pte") as file:
-        assert sample_ranges(lower(file, "forward")) == {"input0": (0, 63)}
+        assert sample_ranges(lower(file).unfused["forward"]) == {"input0": (0, 63)}

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import pteron.ops
-from pteron.ir.dispatch import MAX_GROUPS_PER_DIMENSION, fold, threads
-from pteron.ir.dtypes import DType
-from pteron.ops import kernel as kernels
+import pteron.compiler.ops
+from pteron.compiler.ir.dispatch import MAX_GROUPS_PER_DIMENSION, Define, fold, threads
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ops import kernel as kernels
+from pteron.compiler.ops import preprocess
+from pteron.compiler.ops.preprocess import PreprocessorError
 
-WGSL = Path(pteron.ops.__file__).parent / "wgsl"
-NAMES = sorted(path.stem for path in WGSL.glob("*.wgsl"))
+COMPILER = Path(pteron.compiler.ops.__file__).parents[1]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", kernels.names())
 def test_a_file_numbers_its_bindings_and_enables_nothing(name: str) -> None:
     """With and without conditional lines. The parser finds every binding. No file enables a feature."""
-    for flags in (frozenset[str](), kernels._flags(name)):
-        kernel = kernels.load(name, dict.fromkeys(flags, True))
+    for value in (0, 1, 2, 4):
+        lines = preprocess.expand(kernels._lines(name), defaultdict[str, Any](lambda value=value: value))
+        kernel = kernels._parse(name, lines)
         code = re.sub(r"//.*", "", kernel.text)
         assert [b.index for b in kernel.bindings] == list(range(code.count("@binding(")))
         assert not re.search(r"^\s*enable\b", code, re.MULTILINE)
 
 
-@pytest.mark.parametrize("path", sorted(WGSL.rglob("*.wgsl")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(COMPILER.rglob("*.wgsl")), ids=lambda path: path.stem)
 def test_every_storage_binding_has_a_comment_with_its_shape(path: Path) -> None:
     for line in path.read_text("utf-8").splitlines():
         if "var<storage" in line:
@@ -45,59 +49,109 @@ def test_params_are_packed_by_name_at_wgsl_offsets() -> None:
     assert len(packed) == kernel.params_nbytes
 
 
-def test_if_keeps_lines_when_the_define_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "@group(0) @binding(0) var<storage, read> x: array<f32>;\n"
-    more = "//#if TWO\n@group(0) @binding(1) var<storage, read> y: array<f32>;\n//#end\n"
-    monkeypatch.setattr(kernels, "_read", lambda name: text + more)
-    assert [b.name for b in kernels.load("one or two", {"TWO": False}).bindings] == ["x"]
-    assert [b.name for b in kernels.load("one or two", {"TWO": True}).bindings] == ["x", "y"]
+def expanded(text: str, **defines: Define) -> list[str]:
+    lines = preprocess.read("k", {"k": text, "lib/more": "more of NAME\n"}.__getitem__)
+    return [line.text for line in preprocess.expand(lines, defines)]
 
 
-def test_each_repeats_lines() -> None:
-    inner = "//#each j M\nx[i][j] = row * j;\n//#end j\n"
-    text = kernels._unroll(f"before\n//#each i N\n{inner}//#end i\nafter\n", {"N": 2, "M": 1})
-    first, second = ("{\n{\n" + f"x[{i}u][0u] = row * 0u;\n" + "}\n}\n" for i in (0, 1))
-    assert text == f"before\n{first}{second}after\n"
+def test_if_keeps_bindings_when_the_define_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = "//#if TWO\n@group(0) @binding(0) var<storage, read> y: array<f32>;\n//#end\n"
+    text = first + "@group(0) @binding(1) var<storage, read> x: array<f32>;\n"
+    monkeypatch.setattr(kernels, "_read", lambda name: text)
+    for two, found in (False, ["x"]), (True, ["y", "x"]):
+        bindings = kernels.load(f"one or two, {two}", {"TWO": two}).bindings
+        assert [b.name for b in bindings] == found
+        assert [b.index for b in bindings] == list(range(len(found)))
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "holds"),
+    [
+        ("N", 2, True),
+        ("N", False, False),
+        ("not N", 0, True),
+        ("N > 1", 2, True),
+        ("N > 1", 1, False),
+        ("N == 4", 4, True),
+        ("N == half", "full", False),
+        ("N != half", "full", True),
+    ],
+)
+def test_conditions(condition: str, value: Define, holds: bool) -> None:
+    assert expanded(f"//#if {condition}\nyes\n//#else\nno\n//#end\n", N=value) == ["yes" if holds else "no"]
+
+
+def test_conditions_and_loops_are_nested() -> None:
+    text = (
+        "//#if OUTER\n//#each i N\n//#if INNER\na[i]\n//#include more x\n//#else\nb[i]\n//#end\n//#end i\n"
+        "//#elif OTHER\nc\n//#else\nd\n//#end\nafter\n"
+    )
+    each = ["{", "a[0u]", "more of x", "}", "{", "a[1u]", "more of x", "}"]
+    assert expanded(text, OUTER=True, INNER=True, N=2) == [*each, "after"]
+    assert expanded(text, OUTER=True, INNER=False, N=1) == ["{", "b[0u]", "}", "after"]
+    assert expanded(text, OUTER=False, OTHER=True) == ["c", "after"]
+    assert expanded(text, OUTER=False, OTHER=False) == ["d", "after"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "a\n//#if MASKD\n//#end\n",
+            "k.wgsl:2: `//#if MASKD`: the rule does not define MASKD, only MASKED, N",
+        ),
+        ("//#each i ROWS\n//#end i\n", "k.wgsl:1: .* does not define ROWS"),
+        ("//#if N\n", "k.wgsl:1: .* expected //#end of the //#if at line 1"),
+        ("\n//#end\n", "k.wgsl:2: .* closes nothing"),
+        ("//#if N\n//#else\n//#elif N\n//#end\n", "k.wgsl:3: .* expected //#end of the //#if at line 1"),
+        ("//#each i 2\n//#end j\n", "k.wgsl:2: .* expected `//#end i`"),
+        ("//#esle\n", "k.wgsl:1: .* there is no such directive"),
+        ("    //#if N\n", "k.wgsl:1: .* not at the beginning of the line"),
+        ("//#if N and M\n//#end\n", "k.wgsl:1: .* a condition is FLAG"),
+    ],
+)
+def test_a_wrong_directive_is_an_error_with_its_place(text: str, problem: str) -> None:
+    with pytest.raises(PreprocessorError, match=problem):
+        expanded(text, N=1, MASKED=True)
+
+
+def test_a_missing_define_names_the_kernel_and_the_file() -> None:
+    with pytest.raises(PreprocessorError, match=r"kernel rope: rope\.wgsl:9: .* does not define SEGMENTED"):
+        kernels.load("rope", {"HALVES": True})
+
+
+def test_messages_of_compilers_name_the_file_and_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {
+        "k": "fn a() {}\n//#if N > 1\n//#include more\n//#end\n//#each i N\ni + erf4(x);\n//#end i\n",
+        "lib/more": "\nfn more() {}\n",
+    }
+    real = kernels._read
+    monkeypatch.setattr(kernels, "_read", lambda file: files[file] if file in files else real(file))
+    kernel = kernels.load("k", {"N": 2})
+    text = kernels.source(kernel, {}, {"N": 2})
+    lines = text.split("\n")
+
+    def explained(found: str, form: str) -> str:
+        return kernels.explain(kernel, text, form.format(lines.index(found) + 1))
+
+    assert explained("fn more() {}", "┌─ wgsl:{}:5").endswith(":5 (lib/more.wgsl:2)")
+    assert explained("1u + erf4(x);", ":{}:7 error: no x").endswith(":7 (k.wgsl:6) error: no x")
+    erf = next(i for i, line in enumerate(real("lib/math").split("\n")) if line.startswith("fn erf4("))
+    inside = real("lib/math").split("\n")[erf + 1]
+    assert explained(inside, "wgsl:{}:1").endswith(f"(lib/math.wgsl:{erf + 2})")
+    assert "(" not in kernels.explain(kernel, text, "wgsl:1:1 in the generated part")
 
 
 def test_f16_is_enabled_if_the_text_uses_it() -> None:
     kernel = kernels.load("copy")
     dtypes = {"x": DType.float32, "y": DType.float32}
-    assert kernels.source(kernel, dtypes, {"T": "f16"}).startswith("enable f16;\n")
-    assert "enable" not in kernels.source(kernel, dtypes, {"T": "f32"}, "// f16")
-
-
-def test_wide_words_are_for_bindings_that_are_moved_in_quads(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ["quads", "elements", "stores", "halves"]
-    declared = [
-        f"@group(0) @binding({i}) var<storage, read_write> {name}: array<{name}_word>;\n"
-        for i, name in enumerate(names)
-    ]
-    body = (
-        "quads_put(0u, halves_quad(0u) + quads_at(5u) + elements_at(0u)); stores_set(1u, stores_quad(0u).x);"
-    )
-    monkeypatch.setattr(kernels, "_read", lambda name: "".join(declared) + body if name == "moves" else "")
-    kernel = kernels.load("moves")
-    dtypes = dict.fromkeys(names, DType.float32) | {"halves": DType.float16}
-    words = {name: f"alias {name}_word = vec2<u64>;" for name in names}
-    text = kernels.source(kernel, dtypes, {}, wide=True)
-    assert [name for name, word in words.items() if word in text] == ["quads"]
-    assert "u64" not in kernels.source(kernel, dtypes, {})
-
-
-def test_a_file_may_have_a_narrow_and_a_wide_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "fn before() {}\n//#narrow\nalias t = u32;\n//#wide\nalias t = u64;\n//#end wide\nfn after() {}\n"
-    monkeypatch.setattr(kernels, "_read", lambda name: text if name == "two forms" else "")
-    kernel = kernels.load("two forms")
-    for wide, kept in (False, "u32"), (True, "u64"):
-        assert f"fn before() {{}}\nalias t = {kept};\nfn after() {{}}\n" in kernels.source(
-            kernel, {}, {}, wide=wide
-        )
+    assert kernels.source(kernel, dtypes, {"T": "f16"}, "alias U = T;").startswith("enable f16;\n")
+    assert "enable" not in kernels.source(kernel, dtypes, {"T": "f16"}, "// f16 is not used")
 
 
 def test_numbers_beyond_float32_are_infinite() -> None:
     field = kernels.Field("eps", 0, 2, "f")
-    kernel = kernels.Kernel("k", "", (), (field,))
+    kernel = kernels.Kernel("k", (), (), (field,))
     assert struct.unpack("<2f", kernel.pack({"eps": (1e308, -1e39)})[:8]) == (float("inf"), float("-inf"))
 
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-import pteron.ops  # noqa: F401  registers the operators
+from pteron.compiler.ir.checks import OpError
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.kinds import Scalar, Unused, kind_of
+from pteron.compiler.ir.live import LiveInt, LiveResult, LiveTensor
+from pteron.compiler.ir.op import op
+from pteron.compiler.ir.values import SymInt, Tensor, ValueId
+from pteron.compiler.lower.builder import Builder
+from pteron.compiler.ops import find
 from pteron.errors import FormatError
-from pteron.ir.checks import OpError
-from pteron.ir.dtypes import DType
-from pteron.ir.kinds import Scalar, Unused, kind_of
-from pteron.ir.live import LiveInt, LiveResult, LiveTensor
-from pteron.ir.op import find, op
-from pteron.ir.values import SymInt, Tensor, ValueId
-from pteron.lower.builder import Builder
 
 TENSOR = Tensor(ValueId(0), DType.float32, (2, 3), "x")
 SYMINT = SymInt(ValueId(1), "n")

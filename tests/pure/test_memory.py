@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pteron.ir.values import Graph
-from pteron.plan.memory import GRANULE, Layout, aligned, lifetimes, plan_memory
+from pteron.compiler.ir.values import Graph
+from pteron.compiler.plan.memory import GRANULE, Layout, aligned, lifetimes, plan_memory
 from tests.support.sketch import Sketch
 
 

@@ -18,7 +18,7 @@ sys.modules.update(dict.fromkeys({TORCH!r}))  # importing any of them fails
 import pytest
 sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *sys.argv[1:]]))
 """
-    folders = [TESTS / "pure", TESTS / "gpu_only"]
+    folders = [TESTS / "pure", TESTS / "devices", TESTS / "gpu_only"]
     command = [sys.executable, "-c", script, *folders]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=TESTS.parent)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -7,20 +7,18 @@ from typing import Any
 
 import pytest
 
-from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, Dispatch
-from pteron.ir.dtypes import DType
-from pteron.ops import products
-from pteron.ops.products import Extent, KernelKind, Offer, product_routes
-from tests.support.operators import sample as samples
-from tests.support.operators.sample import OneNodeGraph, Sample, T
+from pteron.compiler.ir.dispatch import GPU, HALF, SUBGROUP, Dispatch
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ops import products
+from pteron.compiler.ops.products import Candidate, GemmShape, KernelKind, product_routes
+from pteron.tools.verify.catalogue import OperatorEntry
+from pteron.tools.verify.catalogue.arguments import F, T
+from pteron.tools.verify.catalogue.types import F32
+from tests.support.operators.graphs import LiveEntry
 
 LARGEST = 8192
 COLUMNS, DEPTH, GROUP = 128, 64, 32
-PHONE, LAPTOP, ADAPTER = (), (GPU,), (SOFTWARE, SUBGROUP)
-
-
-def f32(*shape: int) -> T:
-    return T(shape, DType.float32)
+PHONE, LAPTOP = (), (GPU,)
 
 
 def i8(*shape: int) -> T:
@@ -28,30 +26,29 @@ def i8(*shape: int) -> T:
 
 
 WEIGHT = T((COLUMNS, DEPTH), DType.float32, fixed=True)
-PACKED, SCALES = T((COLUMNS, DEPTH // 2), DType.uint8), f32(DEPTH // GROUP, COLUMNS)
+PACKED, SCALES = T((COLUMNS, DEPTH // 2), DType.uint8), F(DEPTH // GROUP, COLUMNS)
 SUMS = T((COLUMNS,), DType.int32)
 
 FAMILIES: dict[str, Callable[[int], list[Any]]] = {
-    "aten.linear.default": lambda n: [f32(n, DEPTH), WEIGHT, None, f32(n, COLUMNS)],
-    "et_vk.linear_q4gsw.default": lambda n: [f32(n, DEPTH), PACKED, SCALES, GROUP, None, f32(n, COLUMNS)],
+    "aten.linear.default": lambda n: [F(n, DEPTH), WEIGHT, None, F(n, COLUMNS)],
+    "et_vk.linear_q4gsw.default": lambda n: [F(n, DEPTH), PACKED, SCALES, GROUP, None, F(n, COLUMNS)],
     "aten._weight_int8pack_mm.default": lambda n: [
-        f32(n, DEPTH), i8(COLUMNS, DEPTH), f32(COLUMNS), f32(n, COLUMNS)
+        F(n, DEPTH), i8(COLUMNS, DEPTH), F(COLUMNS), F(n, COLUMNS)
     ],
     "et_vk.linear_q8ta_q8csw.default": lambda n: [
-        i8(n, DEPTH), 0.1, 0, i8(COLUMNS, DEPTH), SUMS, f32(COLUMNS), None, f32(n, COLUMNS)
+        i8(n, DEPTH), 0.1, 0, i8(COLUMNS, DEPTH), SUMS, F(COLUMNS), None, F(n, COLUMNS)
     ],
 }  # fmt: skip
 SIZES = (1, 2, 3, 8, 9, 16, 17, 4095, 4096)
 
 
-@pytest.fixture(autouse=True)
-def largest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "LARGEST", LARGEST)
+def live(name: str, make: Callable[[int], list[Any]], features: tuple[str, ...]) -> LiveEntry:
+    return LiveEntry(OperatorEntry(name, make, F32, sizes=(LARGEST,)), DType.float32, features)
 
 
 def taken(name: str, features: tuple[str, ...]) -> list[str]:
     """The route for each number of rows in SIZES."""
-    one = OneNodeGraph(name, Sample(FAMILIES[name], (DType.float32,)), DType.float32, features)
+    one = live(name, FAMILIES[name], features)
     found = []
     for rows in SIZES:
         one.resize(rows)
@@ -70,21 +67,6 @@ def test_on_a_gpu(name: str) -> None:
     assert taken(name, LAPTOP) == wanted
 
 
-@pytest.mark.parametrize(
-    ("name", "few", "many"),
-    [
-        ("aten.linear.default", ["subgroup few rows"] * 3, "tall subgroup gemm"),
-        (
-            "et_vk.linear_q4gsw.default",
-            ["subgroup two rows", "subgroup four rows", "subgroup gemm"],
-            "subgroup gemm",
-        ),
-    ],
-)
-def test_on_a_software_adapter_with_subgroups(name: str, few: list[str], many: str) -> None:
-    assert taken(name, ADAPTER) == ["subgroup gemv", *few, *["subgroup gemm"] * 2, *[many] * 3]
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_on_a_device_without_features(name: str) -> None:
     one_row = "gemm" if name == "aten.linear.default" else "gemv"
@@ -93,43 +75,43 @@ def test_on_a_device_without_features(name: str) -> None:
 
 def test_one_row_of_4_bit_weights_that_teams_cannot_read_does_not_become_a_tile() -> None:
     """With groups of 8, a lane of a team would read words of several groups."""
-    narrow = f32(DEPTH // 8, COLUMNS)
+    narrow = F(DEPTH // 8, COLUMNS)
 
     def make(n: int) -> list[Any]:
-        return [f32(n, DEPTH), PACKED, narrow, 8, None, f32(n, COLUMNS)]
+        return [F(n, DEPTH), PACKED, narrow, 8, None, F(n, COLUMNS)]
 
-    one = OneNodeGraph("et_vk.linear_q4gsw.default", Sample(make, (DType.float32,)), DType.float32, LAPTOP)
+    one = live("et_vk.linear_q4gsw.default", make, LAPTOP)
     one.resize(1)
     plan = one.live.plans[0]
     assert plan is not None and plan.route == "gemv"
 
 
-def kernel(kind: KernelKind) -> Offer:
-    return Offer(kind, Dispatch(kind.name, {}, {}, (1, 1, 1)))
+def kernel(kind: KernelKind) -> Candidate:
+    return Candidate(kind, Dispatch(kind.name, {}, {}, (1, 1, 1)))
 
 
 def test_routes_are_in_the_order_of_the_table() -> None:
-    offers = [kernel(kind) for kind in reversed(products.ORDER)]
-    routes = product_routes(Extent(1, 1), offers)
+    routes = product_routes(GemmShape(1, 1), [kernel(kind) for kind in reversed(products.ORDER)])
     assert [route.name for route in routes] == [kind.name for kind in products.ORDER]
     kinds = [value for value in vars(products).values() if isinstance(value, KernelKind)]
-    assert set(kinds) == set(products.ORDER)  # a kind without a place could not be offered
+    assert set(kinds) == set(products.ORDER)  # a kind without a place could not be used
 
 
 def test_a_kernel_may_require_more_than_its_kind() -> None:
     def route(kind: KernelKind, rows: int, when: bool | None) -> tuple[bool | None, Any]:
-        (found,) = product_routes(Extent(rows, 8), [Offer(kind, kernel(kind).dispatch, when, (HALF,))])
+        found = Candidate(kind, kernel(kind).dispatch, when, (HALF,)).route(GemmShape(rows, 8))
         return found.when, found.needs
 
-    assert route(products.SUBGROUP_GEMV, 1, None) == (True, (SUBGROUP, HALF))
-    assert route(products.SUBGROUP_GEMV, 1, False) == (False, (SUBGROUP, HALF))
-    assert route(products.SUBGROUP_GEMV, 2, True) == (False, (SUBGROUP, HALF))
+    subgroup_gemv = KernelKind("subgroup gemv", needs=(SUBGROUP,), fits=products.is_one_row)
+    assert route(subgroup_gemv, 1, None) == (True, (SUBGROUP, HALF))
+    assert route(subgroup_gemv, 1, False) == (False, (SUBGROUP, HALF))
+    assert route(subgroup_gemv, 2, True) == (False, (SUBGROUP, HALF))
     assert route(products.GEMM, 2, None) == (None, (HALF,))
     assert route(products.GEMM, 2, False) == (False, (HALF,))
 
 
 def test_grids_cover_the_output() -> None:
-    extent = Extent(rows=9, columns=33, matrices=2)
-    assert extent.workgroups(4, 32) == (2 * 3 * 2, 1, 1)
-    assert extent.invocations(1, 1) == (-(-9 * 33 * 2 // 64), 1, 1)
-    assert extent.element_quads() == (-(-9 * 33 * 2 // 256), 1, 1)
+    gemm = GemmShape(rows=9, columns=33, matrices=2)
+    assert gemm.workgroups(4, 32) == (2 * 3 * 2, 1, 1)
+    assert gemm.invocations(1, 1) == (-(-9 * 33 * 2 // 64), 1, 1)
+    assert gemm.element_quads() == (-(-9 * 33 * 2 // 256), 1, 1)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import pteron
-from pteron.gpu.recording import RecordingDevice, Submit, Write
-from pteron.ir.dispatch import GPU, SOFTWARE, SUBGROUP
+from pteron.compiler.ir.dispatch import GPU, SOFTWARE, SUBGROUP
+from pteron.engine.devices.recording import RecordingDevice, Submit, Write
 from tests.support import DATA
 
 
@@ -74,10 +74,10 @@ def test_every_command_uses_handles_of_the_device() -> None:
 
 def test_constants_of_different_sizes_at_the_same_bytes_have_separate_buffers() -> None:
     """A small and a large tensor may begin at the same byte of a file."""
-    from pteron.arrays.numpy_arrays import convert_constant
-    from pteron.gpu.placement import Placement
-    from pteron.ir.dtypes import DType
-    from pteron.ir.values import Constant, Graph
+    from pteron.compiler.ir.dtypes import DType
+    from pteron.compiler.ir.values import Constant, Graph
+    from pteron.engine.arrays.numpy_arrays import convert_constant
+    from pteron.engine.weight_store import WeightStore
     from pteron.pte.bytesource import ByteSource
 
     region = ByteSource(np.arange(64, dtype=np.float32).tobytes()).region()
@@ -86,7 +86,7 @@ def test_constants_of_different_sizes_at_the_same_bytes_have_separate_buffers() 
     large = graph.tensor(DType.float32, (64,), "large", Constant(region, "float32"))
     same = graph.tensor(DType.float32, (8, 8), "same", Constant(region, "float32"))
     device = RecordingDevice()
-    weights = Placement(device, convert_constant)
+    weights = WeightStore(device, convert_constant)
     assert weights.buffer(small).size == 16 and weights.buffer(large).size == 256
     assert weights.buffer(large) is weights.buffer(same), "a view of the same bytes is uploaded once"
     assert [len(event.data) for event in device.events if isinstance(event, Write)] == [16, 256]

@@ -8,13 +8,12 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 
-import pteron.ops  # noqa: F401  registers the operators
-from pteron.arrays.numpy_arrays import convert_constant
-from pteron.gpu.placement import Placement
-from pteron.gpu.recording import RecordingDevice, Write
-from pteron.ir.dtypes import DType
-from pteron.ir.values import Constant, Graph, Joined, Tensor
-from pteron.program import lower_all
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.values import Constant, Graph, Joined, Tensor
+from pteron.compiler.pipeline import lower
+from pteron.engine.arrays.numpy_arrays import convert_constant
+from pteron.engine.devices.recording import RecordingDevice, Write
+from pteron.engine.weight_store import WeightStore
 from pteron.pte.bytesource import ByteSource, NotFetched, RemoteFile, when_fetched
 from pteron.pte.file import ProgramFile
 from tests.support import DATA
@@ -94,9 +93,9 @@ def test_constants_are_streamed_in_the_order_of_the_file() -> None:
     assert isinstance(file, RemoteFile)
     device, near = RecordingDevice(), RecordingDevice()
     tensors = constants(ByteSource(file))
-    weights = Placement(device, convert_constant)
+    weights = WeightStore(device, convert_constant)
     asyncio.run(weights.fetch(tensors))
-    placed = Placement(near, convert_constant)
+    placed = WeightStore(near, convert_constant)
     for tensor in constants(ByteSource(file.data)):
         placed.buffer(tensor)
     assert contents(device) == contents(near)
@@ -113,7 +112,7 @@ def test_constants_are_streamed_in_the_order_of_the_file() -> None:
 def test_a_stream_that_fails_leaves_nothing_and_can_be_repeated() -> None:
     file = AwaitedFile(file_contents(), fails_at=390)
     tensors = constants(ByteSource(file))
-    weights = Placement(RecordingDevice(), convert_constant)
+    weights = WeightStore(RecordingDevice(), convert_constant)
     with pytest.raises(OSError, match="the connection was lost"):
         asyncio.run(weights.fetch(tensors))
     assert weights.nbytes == 0
@@ -124,16 +123,16 @@ def test_a_stream_that_fails_leaves_nothing_and_can_be_repeated() -> None:
 
 def test_constants_of_near_files_are_left_to_their_first_use() -> None:
     device = RecordingDevice()
-    asyncio.run(Placement(device, convert_constant).fetch(constants(ByteSource(file_contents()))))
+    asyncio.run(WeightStore(device, convert_constant).fetch(constants(ByteSource(file_contents()))))
     assert device.events == []
 
 
 @pytest.mark.parametrize("name", ["emb_dyn.pte", "dyn_conv1d.pte", "sdpa_dyn.pte"])
 def test_a_program_is_lowered_without_its_weights(name: str) -> None:
     file = AwaitedFile((DATA / name).read_bytes())
-    graph = asyncio.run(when_fetched(lambda: lower_all(ProgramFile.open(file))))["forward"]
+    graph = asyncio.run(when_fetched(lambda: lower(ProgramFile.open(file)))).graphs["forward"]
     with ProgramFile.open(DATA / name) as near:
-        expected = lower_all(near)["forward"]
+        expected = lower(near).graphs["forward"]
     assert [str(node) for node in graph.nodes] == [str(node) for node in expected.nodes]
     for tensor in graph.tensors():
         if isinstance(tensor.constant, Constant) and tensor.constant.data.source.remote:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from pteron.ir.dtypes import DType
-from pteron.ir.op import registered
-from pteron.ir.row_rules import RowWise, Segmented
-from pteron.ir.values import Arg, Element, SymInt, Tensor
-from pteron.segments.analysis import Kind, RowAnalysis, analyse
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.row_rules import RowWise, Segmented
+from pteron.compiler.ir.values import Arg, Element, SymInt, Tensor
+from pteron.compiler.ops import registered
+from pteron.compiler.segments.analysis import Kind, RowAnalysis, analyse
 from tests.support.sketch import Sketch
 
 S, WIDTH, CAPACITY = 6, 8, 12
@@ -135,6 +135,10 @@ def mix_by_sum(g: Sequence) -> None:
     g.call("aten.add.Tensor", g.x, g.call("aten.transpose_copy.int", g.x, 1, 2, shape=(1, WIDTH, S)), 1)
 
 
+def mix_by_places(g: Sequence) -> None:
+    g.call("aten.add.Tensor", g.x, g.constant(S, WIDTH), 1)
+
+
 def mix_by_view(g: Sequence) -> None:
     turned = g.call("aten.permute_copy.default", g.x, (0, 2, 1), shape=(1, WIDTH, S))
     g.call("aten.view_copy.default", turned, (-1,), shape=(S * WIDTH,))
@@ -166,6 +170,7 @@ def mix_by_state(g: Sequence) -> None:
         (mix_by_softmax, "along dimension 1"),
         (mix_by_product, "not known to treat rows independently"),
         (mix_by_sum, "rows in different dimensions"),
+        (mix_by_places, "`b` has an element for each place in the call, not for each token"),
         (mix_by_view, "joins the dimension of the rows"),
         (mix_by_first_row, "selects along dimension 1"),
         (mix_by_table_from_the_start, "`end` depends on the number of tokens"),

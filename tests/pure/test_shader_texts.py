@@ -1,26 +1,16 @@
-"""All shader texts, for all samples of operators and all kinds of device."""
+"""All shader texts, for all entries of the catalogue and all kinds of device."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.operators import samples  # noqa: F401  gives every operator its samples
-from tests.support.operators.sample import (
-    LARGEST,
-    SAMPLES,
-    SMALLER,
-    EveryRoute,
-    OneNodeGraph,
-    built_texts,
-    product_of,
-    texts_of,
-)
+from pteron.compiler.plan.routes import ByName
+from pteron.tools.verify.catalogue import CATALOGUE
+from tests.support.operators.graphs import LiveEntry, built_texts, product_of, texts_of
 from tests.support.wgsl import Needs, needs
 
 # The smallest limits that a WebGPU device may have.
 INVOCATIONS, STORAGE_BUFFERS, WORKGROUP_NBYTES = 256, 8, 16 << 10
-
-LIVE = (SMALLER, 1, LARGEST, 4)
 
 
 def test_every_text_stays_within_the_minimum_limits() -> None:
@@ -34,7 +24,7 @@ def test_every_text_stays_within_the_minimum_limits() -> None:
             and not (built.portable and asked.extensions)
         )
         if not within:
-            problems.append(f"{built.kernel} for {built.user}: {asked}")
+            problems.append(f"{built.kernel.name} for {built.user}: {asked}")
     assert not problems, "\n".join([f"{len(problems)} texts", *problems[:10]])
 
 
@@ -58,16 +48,16 @@ fn main() {}
     assert needs(text) == Needs(256, 2, 129 * 16 + 2 * 32, frozenset({"f16", "subgroups"}))
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", CATALOGUE)
 def test_texts_do_not_depend_on_live_shapes(name: str) -> None:
     """At every live shape and for every route, all texts are already known at load."""
-    for sample, dtype, features in product_of(SAMPLES[name]):
-        choice = EveryRoute()
-        node = OneNodeGraph(name, sample, dtype, features, choice)
+    for entry, dtype, features in product_of(CATALOGUE[name]):
+        choice = ByName()
+        node = LiveEntry(entry, dtype, features, choice)
         known = {route.name: texts_of(route.dispatches) for route in node.routes}
         assert len(known) == len(node.routes), "two routes have one name"
-        for n in LIVE:
-            for choice.wanted in known:
+        for n in (*entry.sizes[1:], entry.sizes[0]):
+            for choice.route in known:
                 node.live.forget()
                 node.resize(n)
                 plan = node.live.plans[0]

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pteron.arrays import HostArray, numpy_arrays, plain_arrays
+from pteron.compiler.ir.dtypes import HOST_TYPES, DType
+from pteron.compiler.ir.live import ContentRule
+from pteron.compiler.ir.values import BatchNorm, Constant, Element, Folded, Graph, Joined, Tensor
+from pteron.engine.arrays import HostArray, numpy_arrays, plain_arrays
 from pteron.errors import InputError, PteronError
-from pteron.ir.dtypes import HOST_TYPES, DType
-from pteron.ir.live import ContentRule
-from pteron.ir.values import BatchNorm, Constant, Element, Folded, Graph, Joined, Tensor
 from pteron.pte.bytesource import ByteSource
 from tests.support import DATA
 
@@ -23,9 +23,9 @@ import asyncio, sys
 for name in ("numpy", "wgpu"):
     sys.modules[name] = None  # importing it fails
 import pteron
-from pteron.gpu.recording import RecordingDevice, Submit
-from pteron.ir.dtypes import host_itemsize
-from pteron.ir.values import numel
+from pteron.engine.devices.recording import RecordingDevice, Submit
+from pteron.compiler.ir.dtypes import host_itemsize
+from pteron.compiler.ir.values import numel
 
 def zeros(dtype, shape):
     return pteron.HostArray(bytes(numel(shape) * host_itemsize(dtype)), dtype, shape)
@@ -186,7 +186,9 @@ def test_integers_beyond_32_bits_are_refused_in_constants() -> None:
             library.convert_constant(tensor)
 
 
-@pytest.mark.parametrize(("dim", "index"), [(-1, 4), (0, 1), (1, -1), (1, 2), (1, 3), (-1, 6), (2, 0)])
+@pytest.mark.parametrize(
+    ("dim", "index"), [(-1, 4), (-1, -6), (-1, -7), (0, 1), (1, -1), (1, 2), (1, 3), (-1, 6), (2, 0)]
+)
 def test_elements_are_read_by_the_same_rules(dim: int, index: int) -> None:
     graph = Graph("g")
     x = np.arange(6, dtype=np.int64).reshape(2, 3)

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-import pteron.fusion
-import pteron.ops  # noqa: F401  both register operators
-from pteron.ir.dtypes import DType
-from pteron.ir.live import Live
-from pteron.ir.values import SymInt, Tensor
-from pteron.ir.work import Cost, cost
-from tests.support.operators import samples  # noqa: F401  gives every operator its samples
-from tests.support.operators.sample import SAMPLES, SMALLER, OneNodeGraph
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.live import Live
+from pteron.compiler.ir.values import SymInt, Tensor
+from pteron.compiler.ir.work import Cost, cost
+from pteron.tools.verify.catalogue import CATALOGUE
+from tests.support.operators.graphs import LiveEntry
 from tests.support.sketch import Sketch
 
 HALF, BYTE, INT = DType.float16, DType.int8, DType.int32
@@ -150,9 +148,9 @@ def test_a_window_hides_the_keys_before_it(t: Hand) -> None:
 
 def test_with_a_mask_every_query_reads_every_key(t: Hand) -> None:
     q, caches = t(1, 2, 8, 16), (t(1, 64, 2, 16), t(1, 64, 2, 16))
-    mask = t(2, 12)
+    mask = t(2, 64)
     found = t.cost("custom_sdpa.default", q, *caches, 10, mask, 0.0, False, None, t(1, 2, 8, 16))
-    assert found == Cost(4 * 8 * 16 * (12 + 12), 4 * (2 * 256 + 2 * 12 * 32 + 24))
+    assert found == Cost(4 * 8 * 16 * (64 + 64), 4 * (2 * 256 + 2 * 64 * 32 + 2 * 64))
 
 
 def test_one_decoding_step_of_a_small_language_model(t: Hand) -> None:
@@ -213,15 +211,15 @@ def test_a_tensor_passed_twice_is_read_once(t: Hand) -> None:
     assert t.cost("aten.mul.Tensor", x, x, t(3, 4)) == Cost(None, 4 * (12 + 12))
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", CATALOGUE)
 def test_declared_work_holds_at_any_live_shape(name: str) -> None:
     """The declared work of an operator never exceeds the bytes of its tensors."""
-    for sample in SAMPLES[name]:
-        one = OneNodeGraph(name, sample, sample.dtypes[0])
-        one.resize(SMALLER)
+    for entry in CATALOGUE[name]:
+        one = LiveEntry(entry, entry.dtypes[0])
+        one.resize(entry.sizes[1])
         (node,) = one.graph.nodes
         tensors = {v for v in (*node.reads, *node.writes) if isinstance(v, Tensor)}
-        most = sum(prod(one.live.live[v.id]) * v.dtype.itemsize for v in tensors)  # type: ignore[arg-type]
-        found = cost(node, one.live.live)
+        most = sum(prod(one.live.current[v.id]) * v.dtype.itemsize for v in tensors)  # type: ignore[arg-type]
+        found = cost(node, one.live.current)
         assert sum(v.dtype.itemsize for v in node.writes if isinstance(v, Tensor)) <= found.nbytes <= most
         assert found.flops is None or found.flops > 0

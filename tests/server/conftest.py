@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pteron.llm
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.llm import LanguageModel
 from pteron.llm.batch import Batch
 from tests.llm.conftest import llm, model_folder

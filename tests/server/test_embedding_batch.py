@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pteron.llm
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.llm import Embedder
 from pteron.server.embedding_batch import Embedding, EmbeddingBatch
 from tests.llm.tiny_encoders import model, write_folder

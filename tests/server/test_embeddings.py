@@ -16,7 +16,7 @@ import openai
 import pytest
 
 import pteron.llm
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.llm import Embedder
 from pteron.llm.embedder import is_embedder
 from pteron.server import ModelFile

@@ -21,7 +21,7 @@ import pytest
 from pteron.llm import LanguageModel, Tokenizer
 from pteron.llm.bounded import Bounds
 from pteron.llm.tokenizer import prompt_worker
-from pteron.server import Limits
+from pteron.server import Limits, SchedulerClosed
 from pteron.server.connections import Connection
 from tests.llm.reciter import reciter
 from tests.server.burst import served
@@ -384,7 +384,8 @@ def test_the_command_line_sets_the_limits(llm: LanguageModel, model_folder: Path
 @pytest.mark.usefixtures("slow")
 def test_an_answer_that_the_server_cuts_is_an_error(llm: LanguageModel) -> None:
     ask: dict[str, Any] = {"model": "x", "prompt": ignoring_the_end(llm), "max_tokens": 90, "temperature": 0}
-    with running_server(llm) as server, ThreadPoolExecutor() as threads:
+    limits = Limits(drain_seconds=0)
+    with running_server(llm, limits=limits) as server, ThreadPoolExecutor() as threads:
         client = client_of(f"http://127.0.0.1:{server.config.port}")
         chunks = client.completions.create(**ask, stream=True)
         whole = threads.submit(client.completions.create, **ask)
@@ -399,11 +400,42 @@ def test_an_answer_that_the_server_cuts_is_an_error(llm: LanguageModel) -> None:
             whole.result()
 
 
+@pytest.mark.usefixtures("slow")
+def test_a_terminated_server_finishes_its_answers(llm: LanguageModel) -> None:
+    """Also those that wait. New requests are refused."""
+    ask: dict[str, Any] = {"model": "x", "prompt": ignoring_the_end(llm), "max_tokens": 40, "temperature": 0}
+    with running_server(llm, sessions=1) as server, ThreadPoolExecutor() as threads:
+        client = client_of(f"http://127.0.0.1:{server.config.port}")
+        chunks = client.completions.create(**ask, stream=True)
+        next(chunks)
+        whole = threads.submit(client.completions.create, **ask)
+        scheduler = server.config.app.state.catalog.loaded[0].scheduler  # type: ignore[union-attr]
+        wait_until(lambda: scheduler.active == scheduler.waiting == 1)
+        server.handle_exit(signal.SIGTERM, None)
+        with pytest.raises(SchedulerClosed):
+            scheduler.submit(llm.stream("hello"), print)
+        assert [chunk.choices[0].finish_reason for chunk in chunks][-1] == "length"
+        assert whole.result().usage.completion_tokens == 40
+
+
 def test_a_terminated_server_ends_its_answers_with_an_error(llm: LanguageModel, model_folder: Path) -> None:
+    body = {"prompt": ignoring_the_end(llm), "max_tokens": 90, "temperature": 0, "stream": True}
+    for _ in range(5):
+        rest, server, output = terminated(model_folder, body)
+        if rest[-1] != "data: [DONE]":  # else the answer was complete before the signal arrived
+            break
+    assert "shutting down" in rest[-1]
+    assert not any('"finish_reason":"' in line for line in rest)
+    assert server.returncode == -signal.SIGTERM, output  # it ends in order, then as one that was terminated
+    assert "Traceback" not in output
+
+
+def terminated(model_folder: Path, body: dict[str, Any]) -> tuple[list[str], subprocess.Popen[str], str]:
+    """The events of an answer after SIGTERM, the server, and what it printed."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "pteron", "serve", str(model_folder / "model.pte"), "--port", str(port)]
-    body = {"prompt": ignoring_the_end(llm), "max_tokens": 90, "temperature": 0, "stream": True}
+    command += ["--drain-seconds", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
         wait_until(lambda: is_up(url), seconds=60)
         with httpx.stream("POST", f"{url}/v1/completions", json=body, timeout=60) as answer:
@@ -412,7 +444,4 @@ def test_a_terminated_server_ends_its_answers_with_an_error(llm: LanguageModel, 
             server.send_signal(signal.SIGTERM)
             rest = [line for line in events if line]
         output, _ = server.communicate(timeout=30)
-    assert "shutting down" in rest[-1]
-    assert not any('"finish_reason":"' in line for line in rest)
-    assert server.returncode == -signal.SIGTERM, output  # it ends in order, then as one that was terminated
-    assert "Traceback" not in output
+    return rest, server, output

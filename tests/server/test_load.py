@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 import pteron.llm
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from pteron.llm import LanguageModel
 from tests.server.running import idle, running, wait_until
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import openai
@@ -16,7 +20,7 @@ from pteron.errors import InputError
 from pteron.llm import LanguageModel
 from pteron.llm.batch import Batch
 from pteron.server.request_log import NAME, JsonFormatter
-from tests.server.running import client_of, running, wait_until
+from tests.server.running import client_of, ignoring_the_end, running, wait_until
 
 ASK = {"prompt": "hello", "max_tokens": 3, "temperature": 0, "seed": 1}
 
@@ -46,11 +50,11 @@ def test_metrics_count_requests_tokens_and_steps(llm: LanguageModel) -> None:
     length = want.stats.prompt_tokens
     assert after[f"requests_total {want.finish_reason}"] == 2
     assert after["prompt_tokens_total"] == 2 * length
-    assert after["cached_tokens_total"] == 2 * (length - 1)
+    assert after["cached_tokens_total"] == 2 * length
     assert after["generated_tokens_total"] == 2 * len(want.tokens)
     assert after["time_to_first_token_seconds_count"] == 2
     assert after["step_seconds_count"] == after["step_rows_count"]
-    assert after["step_rows_sum"] == 2 * len(want.tokens)  # each token comes from one row
+    assert after["step_rows_sum"] == 2 * (len(want.tokens) - 1)  # the prompt is known: its logits, too
 
 
 def test_active_and_refused_requests_are_counted(llm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,12 +80,45 @@ def test_kv_memory_limits_the_sessions(llm: LanguageModel) -> None:
         running(llm, kv_memory=kv_nbytes - 1).__enter__()
 
 
-def test_each_request_is_one_line_of_json(llm: LanguageModel) -> None:
+@contextmanager
+def logged(llm: LanguageModel, formatter: logging.Formatter) -> Iterator[tuple[str, list[str]]]:
+    """A server, and the lines that it logs for requests."""
     lines: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: lines.append(JsonFormatter().format(record))  # type: ignore[method-assign]
-    with running(llm, name="tiny", log_level="info", log_format="json") as url:
+    handler.emit = lambda record: lines.append(formatter.format(record))  # type: ignore[method-assign]
+    with running(llm, name="tiny", log_level="info") as url:
         logging.getLogger(NAME).addHandler(handler)
+        try:
+            yield url, lines
+        finally:
+            logging.getLogger(NAME).removeHandler(handler)
+
+
+def test_requests_whose_clients_leave_are_logged_as_cancelled(
+    llm: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Batch.step
+
+    def slowly(batch: Batch) -> Any:
+        time.sleep(0.02)
+        return step(batch)
+
+    monkeypatch.setattr(Batch, "step", slowly)
+    body = {"prompt": ignoring_the_end(llm), "max_tokens": 90, "temperature": 0}
+    with logged(llm, logging.Formatter()) as (url, lines):
+        with httpx.stream("POST", f"{url}/v1/completions", json={**body, "stream": True}) as answer:
+            next(answer.iter_lines())
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{url}/v1/completions", json=body, timeout=0.3)
+        wait_until(lambda: len(lines) == 2)
+    streamed, whole = lines
+    assert streamed.startswith("POST /v1/completions 200 ") and streamed.endswith(", cancelled")
+    assert "tiny: 1 tokens in the prompt" in streamed
+    assert whole.startswith("POST /v1/completions 499 ") and whole.endswith(", cancelled")
+
+
+def test_each_request_is_one_line_of_json(llm: LanguageModel) -> None:
+    with logged(llm, JsonFormatter()) as (url, lines):
         client = client_of(url, default_headers={"X-Request-Id": "mine-1"})
         answer = client.completions.with_raw_response.create(model="tiny", **ASK)  # type: ignore[arg-type]
         assert answer.headers["x-request-id"] == "mine-1"
@@ -89,12 +126,11 @@ def test_each_request_is_one_line_of_json(llm: LanguageModel) -> None:
             client.completions.create(model="other", prompt="hello")
         odd = httpx.get(f"{url}/no%0Apath", headers={"X-Request-Id": "x" * 65})
         wait_until(lambda: len(lines) == 3)
-        logging.getLogger(NAME).removeHandler(handler)
     made, missing, nowhere = (json.loads(line) for line in lines)
     usage = answer.parse().usage
     assert usage is not None
     assert made.pop("seconds") >= made.pop("time_to_first_token") > 0
-    assert made.pop("time").endswith("+00:00") and made.pop("cached_tokens") < usage.prompt_tokens
+    assert made.pop("time").endswith("+00:00") and made.pop("cached_tokens") <= usage.prompt_tokens
     assert made == {
         "level": "info",
         "message": "request",

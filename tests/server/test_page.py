@@ -75,6 +75,24 @@ def test_an_answer(browser: Any, url: str) -> None:
         assert page.locator(".message").count() == 0
 
 
+def test_a_new_chat_deletes_nothing(browser: Any, url: str) -> None:
+    with opened(browser, url) as page:
+        back = page.get_by_role("button", name="Back to the last chat", exact=True)
+        assert back.is_hidden()
+        for text in ("one", "two"):
+            ask(page, text)
+            wait_for_answer(page)
+            page.get_by_role("button", name="New chat").click()
+        page.get_by_role("button", name="New chat").click()  # an empty chat is not kept
+        page.reload()
+        page.get_by_role("button", name="Undo: back to the last chat").click()
+        assert page.locator(".message.user").inner_text().endswith("two")
+        for text in ("one", "two", "one"):  # nothing is lost by going back either
+            back.click()
+            assert page.locator(".message").count() == 2
+            assert page.locator(".message.user").inner_text().endswith(text)
+
+
 def test_keys(browser: Any, url: str) -> None:
     with opened(browser, url) as page:
         page.keyboard.type("one")  # the field has the focus
@@ -86,6 +104,8 @@ def test_keys(browser: Any, url: str) -> None:
         assert page.locator(".message.user").inner_text().endswith("one\ntwo")
         page.keyboard.press("Alt+n")
         assert page.locator(".message").count() == 0
+        page.keyboard.press("Alt+z")
+        assert page.locator(".message").count() == 2
         page.keyboard.press("Alt+s")
         page.get_by_role("dialog", name="Settings").wait_for()
         page.keyboard.press("Escape")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -33,6 +34,7 @@ from tests.server.running import (
     running,
     wait_until,
 )
+from tests.support.cli import pteron_cli
 
 
 @pytest.fixture(scope="module")
@@ -471,6 +473,14 @@ def test_a_stopped_scheduler_ends_all_waiting_requests(llm: LanguageModel) -> No
     assert [type(error) for error in refused] == [SchedulerClosed]
     with pytest.raises(SchedulerClosed):
         scheduler.submit(llm.stream("hello"), made.append)
+
+
+def test_a_busy_port_is_noticed_before_a_model_is_loaded(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        for more in ((), ("--idle-seconds", 9)):
+            done = pteron_cli("serve", tmp_path / "no model.pte", "--port", port, *more, code=1)
+            assert f"cannot listen on 127.0.0.1:{port} (Address already in use)" in done.stderr
 
 
 def test_an_interrupted_server_ends_at_once_without_a_traceback(model_folder: Path) -> None:

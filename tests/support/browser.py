@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.missing import missing
 
 # Chromium's software adapter, SwiftShader, needs the flags in the middle.
 FLAGS = [
@@ -31,19 +34,25 @@ PATIENCE = 300_000  # milliseconds: the software adapter compiles and computes s
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium. A machine without it skips the tests that need it, but CI must have it."""
+    """Chromium."""
     chromium = next(filter(None, map(shutil.which, NAMES)), None)
     if chromium is None:
-        reason = "the tests of pages need Chromium, and no program `chromium` was found"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
+        missing("the tests of pages need Chromium, and no program `chromium` was found")
+    if complaint := complaint_of_playwright():
+        missing(f"the tests of pages need playwright, which does not start: {complaint}")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
         yield browser
         browser.close()
+
+
+@cache
+def complaint_of_playwright() -> str | None:
+    """What its program says if it does not start. On Debian, it needs the package libatomic1."""
+    tried = subprocess.run([sys.executable, "-m", "playwright", "--version"], capture_output=True, text=True)
+    return tried.stderr.strip()[-300:] or "no reason given" if tried.returncode else None
 
 
 # What Chromium itself writes on the console when a request is refused, and when there is no server any more.

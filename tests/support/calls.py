@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pteron
-from pteron.devices import Device
-from pteron.ir.values import Graph
-from pteron.method import Method
-from pteron.verifying.walk import poison
+from pteron.api.method import Method
+from pteron.compiler.ir.values import Graph
+from pteron.engine.devices.opening import Device
 from tests.support.compare import disagreements
-from tests.support.memory import Made
+from tests.support.memory import Made, poison
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from pteron.compiler.ir.dtypes import DType
+from pteron.tools.verify.comparison import FLOATS, Tolerance
+
 EXACT = 0.0
 ELEMENTWISE = 1e-4
 RMS = 1e-3
 MATMUL = 1e-3
 SDPA = 2e-3
 QUANTISED = 5e-3
-
-# A float16 or bfloat16 result is rounded once more than the computation.
-HALF_RTOL, HALF_ATOL = 2e-3, 1e-3
-BRAIN_RTOL, BRAIN_ATOL = 1.6e-2, 8e-3
 
 
 class _Undefined:
@@ -40,19 +39,17 @@ def disagreement(
         return None
     if isinstance(want, int):
         return None if type(got) is int and got == want else f"expected the integer {want}, got {got!r}"
-    atol = rtol if atol is None else atol
-    if str(getattr(want, "dtype", "")) == "torch.bfloat16":  # which numpy does not have
-        rtol, atol, want = (
-            max(rtol, BRAIN_RTOL),
-            max(rtol if atol is None else atol, BRAIN_ATOL),
-            want.float(),
-        )
+    dtype = str(getattr(want, "dtype", "")).removeprefix("torch.")
+    if dtype == "bfloat16":  # which numpy does not have
+        want = want.float()
     if str(getattr(got, "dtype", "")) == "torch.bfloat16":
         got = got.float()
     got, want = np.asarray(got), np.asarray(want)
     if (got.shape, got.dtype) != (want.shape, want.dtype):
         return f"expected {want.dtype}{list(want.shape)}, got {got.dtype}{list(got.shape)}"
-    good = _close(got, want, rtol, atol, nan) if got.dtype.kind == "f" else got == want
+    if got.dtype.kind == "c":  # compared by its parts
+        got, want = (np.stack([x.real, x.imag], -1) for x in (got, want))
+    good = _close(got, want, _tolerance(dtype, rtol, atol), nan) if got.dtype.kind == "f" else got == want
     if good.all():
         return None
     where = np.unravel_index(np.argmin(good), good.shape)
@@ -60,13 +57,19 @@ def disagreement(
     return f"{wrong} of {good.size} elements, the first at {place}: expected {want[where]}, got {got[where]}"
 
 
-def _close(got: Any, want: Any, rtol: float, atol: float, nan: bool) -> Any:
-    if want.dtype == np.float16 and max(rtol, atol) > EXACT:
-        rtol, atol = max(rtol, HALF_RTOL), max(atol, HALF_ATOL)
+def _tolerance(dtype: str, rtol: float, atol: float | None) -> Tolerance:
+    """A float16 or bfloat16 result is rounded once more than the computation."""
+    atol = rtol if atol is None else atol
+    if dtype == "bfloat16" or (dtype == "float16" and max(rtol, atol) > EXACT):
+        rounded = FLOATS[DType[dtype]]
+        rtol, atol = max(rtol, rounded.of_value), max(atol, rounded.of_output)
+    return Tolerance(rtol, 0.0, absolute=atol)
+
+
+def _close(got: Any, want: Any, tolerance: Tolerance, nan: bool) -> Any:
     got, want = got.astype(np.float64), want.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        error = np.abs(got - want)
-        close = (got == want) | np.isfinite(want) & ((error <= atol) | (error <= rtol * np.abs(want)))
+        close = (got == want) | np.isfinite(want) & (np.abs(got - want) <= tolerance.allowed(want))
     return close | (np.isnan(got) & np.isnan(want)) if nan else close
 
 

@@ -26,14 +26,18 @@ def export(
 
 def lower(
     program: Any,
-    partitioner: bool = True,
+    partitioner: Any = True,
     compile_options: dict[str, Any] | None = None,
     any_operator: bool = False,
 ) -> bytes:
-    """Lower a `torch.export.ExportedProgram`, which can be lowered again."""
+    """Lower a `torch.export.ExportedProgram`, which can be lowered again.
+
+    `partitioner`: True for Vulkan's, False for none, or a partitioner.
+    """
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
-    partitioners = [vulkan_partitioner(compile_options)] if partitioner else None
+    chosen = vulkan_partitioner(compile_options) if partitioner is True else partitioner
+    partitioners = [chosen] if chosen else None
     config = EdgeCompileConfig(_check_ir_validity=not any_operator)
     constants, state = dict(program.constants), dict(program.state_dict)
     try:
@@ -49,6 +53,25 @@ def vulkan_partitioner(compile_options: dict[str, Any] | None = None) -> Any:
 
     remember_rope_patterns()
     return VulkanPartitioner(compile_options)
+
+
+def xnnpack_partitioner() -> Any:
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+
+    return XnnpackPartitioner()
+
+
+def quantized_int8(module: Any, args: tuple[Any, ...], **config: Any) -> Any:
+    """A module with int8 weights and activations, as the tutorials for XNNPACK make it."""
+    import torch
+    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer as quantizers
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    options = quantizers.get_symmetric_quantization_config(**{"is_per_channel": True, **config})
+    quantizer = quantizers.XNNPACKQuantizer().set_global(options)
+    prepared = prepare_pt2e(torch.export.export(module, args).module(), quantizer)
+    prepared(*args)
+    return convert_pt2e(prepared)
 
 
 @functools.cache

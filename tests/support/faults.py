@@ -3,6 +3,7 @@
 import linecache
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pteron
@@ -85,16 +86,24 @@ def lock_is_free(device):
     return bool(got)
 
 
-def each_line(call):
-    """Repeat a call. Each time it is interrupted one line later, until it is not interrupted."""
-    number = 0
-    while True:
-        number += 1
+def each_line(call, *ends_with, every=1):
+    """Repeat a call. Each time it is interrupted one line later, until it is not interrupted.
+
+    It is first made without an interrupt: it then has its plans, and the same lines each time.
+    ends_with: errors that the call raises if it is not interrupted. every: leave out lines between.
+    """
+    with suppress(*ends_with):
+        call()
+    number, interrupted = 1 - every, True
+    while interrupted:
+        number, interrupted = number + every, False
         try:
             with InterruptAt(number) as interrupt:
                 call()
         except KeyboardInterrupt:
+            interrupted = True  # the error keeps the call alive: it is gone before the caller goes on
+        except ends_with:
+            pass
+        assert interrupted == (interrupt.left == 0), "an interrupt was lost"
+        if interrupted:
             yield number
-        else:
-            assert interrupt.left > 0
-            return

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pteron.method import Method
+from pteron.api.method import Method
+from pteron.engine.call import POISON
 
 
 class Made:
@@ -18,10 +19,16 @@ class Made:
         executor, device = self.method._executor, self.method.device
         staging = sorted(executor.staging.buffers, key=id)  # they change places: the last used is the last
         buffers = [*executor.activations, executor.params.buffer, *staging]
-        states = list(self.method._state().buffers.values())
+        states = self.method._state().buffers
         groups = [site.group for site in executor.sites]
         identities = [id(thing) for thing in (*buffers, *states, *groups)]
         return device.allocations, device.compilations, identities
 
     def check_unchanged(self) -> None:
         assert self._now() == self.at_load, "a call allocated, compiled or exchanged something"
+
+
+def poison(method: Method) -> None:
+    """Fill all activations, so that a read of memory that a call did not write gives a wrong result."""
+    for buffer in method._executor.activations:
+        method.device.write(buffer, 0, POISON * buffer.size)

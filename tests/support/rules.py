@@ -14,16 +14,16 @@ from typing import Any
 
 import torch
 
-from pteron.arrays.numpy_arrays import convert_constant
-from pteron.devices import Device
-from pteron.gpu.placement import Placement
-from pteron.ir.dtypes import DType
-from pteron.ir.values import Port, Value
-from pteron.method import Method
-from pteron.plan.sweep import plan
-from pteron.verifying.single_node import ByName
-from pteron.verifying.walk import poison
+from pteron.api.method import Method
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.values import Port, Value
+from pteron.compiler.plan.routes import ByName
+from pteron.compiler.plan.sweep import plan
+from pteron.engine.arrays.numpy_arrays import convert_constant
+from pteron.engine.devices.opening import Device
+from pteron.engine.weight_store import WeightStore
 from tests.support.calls import Call, check_calls
+from tests.support.memory import poison
 from tests.support.sketch import Sketch, found, replaced
 
 STORED = {
@@ -31,7 +31,7 @@ STORED = {
     torch.float32: DType.float32,
     torch.float16: DType.float16,
     torch.bfloat16: DType.bfloat16,
-    torch.bfloat16: DType.bfloat16,
+    torch.complex64: DType.complex64,
     torch.int64: DType.int32,
     torch.int32: DType.int32,
     torch.int16: DType.int32,
@@ -53,6 +53,7 @@ class Fixed:
     """A tensor of the file, such as a weight."""
 
     tensor: torch.Tensor
+    layout: str = ""
 
 
 class OneNode:
@@ -82,7 +83,7 @@ class OneNode:
         graph.outputs += [port for port in graph.inputs if port.value in node.mutates]
         choice = None if route is None else ByName(route)
         live = plan(graph, device.route_features, choice)
-        self.method = Method(live, device, Placement(device, convert_constant))
+        self.method = Method(live, device, WeightStore(device, convert_constant))
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         poison(self.method)
@@ -100,7 +101,7 @@ def argument(sketch: Sketch, leaf: torch.Tensor | Sym | Fixed) -> Value:
     if isinstance(leaf, Fixed):
         bits = x.contiguous().view(torch.uint16) if x.dtype is torch.bfloat16 else x.contiguous()
         data = bits.numpy().tobytes()
-        return sketch.constant(*x.shape, dtype=stored, data=data, host=host)
+        return sketch.constant(*x.shape, dtype=stored, data=data, host=host, layout=leaf.layout)
     return sketch.input(*x.shape, dtype=stored, host=host)
 
 

@@ -13,7 +13,7 @@ from torch.export import Dim
 from torch.nn.functional import scaled_dot_product_attention
 
 import pteron
-from pteron.exporting import Export
+from pteron.tools.exporter import Export
 
 WIDTH, LONGEST = 64, 24
 LENGTH = Dim("length", min=1, max=LONGEST)
@@ -115,6 +115,33 @@ class KeptTwice(nn.Module):
         return total.add_(x.mean((0, 1))) / count
 
 
+class Counters(nn.Module):
+    """Buffers with contents: read before and after they are written, and returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.tensor([5.0]))
+        self.register_buffer("steps", torch.tensor(7))
+        self.register_buffer("total", torch.arange(float(WIDTH)))
+        self.register_buffer("twice", torch.zeros(WIDTH))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = x[0, -1]
+        before = self.total.clone()
+        self.total.add_(x)
+        self.twice.add_(2 * self.total)
+        self.calls.add_(1)
+        self.steps.add_(2)
+        return (
+            self.calls * x,
+            self.calls.clone(),
+            before,
+            self.total.cumsum(0),
+            self.twice + 1,
+            self.steps * 3,
+        )
+
+
 class OddHeads(nn.Module):
     """Heads of 6 elements, which the delegate's attention does not support."""
 
@@ -176,6 +203,8 @@ CASES: dict[str, tuple[type[nn.Module], Callable[[int], tuple[Tensor, ...]], Any
     "joined heads": (JoinedHeads, rows, DYNAMIC, {}),
     "joined heads, not delegated": (JoinedHeads, rows, DYNAMIC, {"partition": False}),
     "buffers kept twice": (KeptTwice, rows, DYNAMIC, {}),
+    "buffers with contents": (Counters, rows, DYNAMIC, {}),
+    "buffers with contents, not delegated": (Counters, rows, DYNAMIC, {"partition": False}),
     "leftovers": (Leftovers, rows, DYNAMIC, {}),
     "odd heads": (OddHeads, heads, ({2: LENGTH},), {}),
 }

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from pteron.arrays.numpy_arrays import from_gpu, read, to_gpu
+from pteron.compiler.ir.dtypes import DType
+from pteron.engine.arrays.numpy_arrays import from_gpu, read, to_gpu
 from pteron.errors import InputError
-from pteron.ir.dtypes import DType
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,17 @@ def test_another_dtype_is_refused_unless_no_value_can_change() -> None:
     for wrong in (np.float64, np.int32, np.bool_, ">f4"):
         with pytest.raises(InputError, match=r"x: expected dtype float32, got .*: convert it"):
             to_gpu(np.zeros(2, wrong), "float32", DType.float32, "x")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_tensors_of_narrow_floats_are_widened_but_never_rounded(dtype: torch.dtype) -> None:
+    x = torch.tensor([0.1, -3.0, float("inf")]).to(dtype)
+    for host_type in ("float32", "float64"):
+        ready = to_gpu(read(x, "x"), host_type, DType.float32, "x", x)
+        np.testing.assert_array_equal(ready, x.float().numpy())
+    other, name = (DType.bfloat16, "float16") if dtype is torch.float16 else (DType.float16, "bfloat16")
+    with pytest.raises(InputError, match=rf"expected dtype {other}.* got {name}: convert it"):
+        to_gpu(read(x, "x"), other.label, other, "x", x)
 
 
 def test_strided_arrays_become_row_major() -> None:

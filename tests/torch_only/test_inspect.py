@@ -1,4 +1,4 @@
-"""`pteron.report.inspect` on exported programs."""
+"""`pteron.tools.inspect.inspect` on exported programs."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 
 from pteron.errors import InputError
 from pteron.pte.file import ProgramFile
-from pteron.report.inspect import inspect_method
+from pteron.tools.inspect.inspect import inspect_method
 
 
 def test_nodes_that_share_a_plan_show_their_own_tensors(exported):

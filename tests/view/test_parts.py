@@ -7,13 +7,13 @@ import base64
 import numpy as np
 import pytest
 
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.values import Constant, Tensor
 from pteron.errors import InputError
-from pteron.ir.dtypes import DType
-from pteron.ir.values import Constant, Tensor
 from pteron.pte.bytesource import ByteSource
-from pteron.viewing.node_groups import group_nodes
-from pteron.viewing.size_controls import changes_for, find_controls, within_guards
-from pteron.viewing.tensor_views import slice_view, statistics
+from pteron.tools.viewer.node_groups import group_nodes
+from pteron.tools.viewer.size_controls import changes_for, find_controls, within_guards
+from pteron.tools.viewer.tensor_views import slice_view, statistics
 from tests.support.sketch import Sketch, live
 
 
@@ -80,12 +80,12 @@ def test_integers_have_the_range_that_fits() -> None:
     size, integer = (control.name for control in controls)
     assert (size, integer) == (f"{x.name}[1]", at.name)
     for length, highest in ((4, 12), (1, 15), (3, 13)):
-        swept.resize(changes_for(swept.graph, controls, {size: length}))
+        swept.sweep(changes_for(swept.graph, controls, {size: length}))
         position = within_guards(swept, controls)[1]
         assert (position.low, position.high) == (0, highest)
-        swept.resize(changes_for(swept.graph, controls, {size: length, integer: highest}))
+        swept.sweep(changes_for(swept.graph, controls, {size: length, integer: highest}))
         with pytest.raises(InputError):
-            swept.resize(changes_for(swept.graph, controls, {size: length, integer: highest + 1}))
+            swept.sweep(changes_for(swept.graph, controls, {size: length, integer: highest + 1}))
 
 
 def plane(array: np.ndarray, axes: list[int] | None, at: list[int] | None) -> np.ndarray:

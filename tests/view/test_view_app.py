@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from pteron import assets
-from pteron.viewing.view_app import view_app
-from pteron.viewing.viewer import Viewer
+from pteron._util import assets
+from pteron.tools.viewer.view_app import view_app
+from pteron.tools.viewer.viewer import Viewer
 from tests.support.cli import pteron_cli
 
 PROGRAM = Path(__file__).parents[1] / "data" / "sdpa_dyn.pte"

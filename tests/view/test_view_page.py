@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pteron.viewing.view_server import PageServer
-from pteron.viewing.viewer import Viewer
+from pteron.tools.viewer.view_server import PageServer
+from pteron.tools.viewer.viewer import Viewer
 from tests.support.browser import opened
 from tests.view.programs import BLOCKS, LONGEST
 

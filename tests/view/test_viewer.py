@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pteron.api.loading import load
+from pteron.engine.devices.recording import RecordingDevice
 from pteron.errors import InputError
-from pteron.gpu.recording import RecordingDevice
-from pteron.loading import load
-from pteron.report.inspect import inspect_method, open_file
-from pteron.viewing.model_explorer.explorer_graph import explorer_graph
-from pteron.viewing.scene import KINDS
-from pteron.viewing.viewer import Question, Viewer
+from pteron.tools.inspect.inspect import inspect_method, open_file
+from pteron.tools.viewer.scene import KINDS
+from pteron.tools.viewer.viewer import Question, Viewer
 from tests.view.programs import BLOCKS, LONGEST, WIDTH, blocks
 
 LENGTH = "input0[1] = input1[1]"
@@ -78,24 +77,13 @@ def test_what_was_fused(viewer: Viewer) -> None:
     assert sorted(found) == sorted(wanted)
 
 
-def test_the_graph_for_model_explorer(viewer: Viewer) -> None:
-    scene = viewer.scene(Question.of({}))
-    nodes = {node["id"]: node for node in explorer_graph(scene)["nodes"]}
-    assert len(nodes) == len(scene.graph.nodes) + 3
-    assert sum(len(node["incomingEdges"]) for node in nodes.values()) == len(ask(viewer, "graph")["edges"])
-    for node in nodes.values():
-        for edge in node["incomingEdges"]:
-            sent = nodes[edge["sourceNodeId"]]["outputsMetadata"]
-            assert edge["sourceNodeOutputId"] in [output["id"] for output in sent]
-    assert f"{BLOCKS} equal blocks/block 2 of {BLOCKS}" in {node["namespace"] for node in nodes.values()}
-
-
 # -- sizes -----------------------------------------------------------------------------------------
 
 
 def test_one_control_for_tied_sizes(viewer: Viewer) -> None:
     controls = ask(viewer, "graph")["controls"]
-    assert controls == [{"name": LENGTH, "low": 1, "high": LONGEST, "value": LONGEST, "size": True}]
+    size = {"low": 1, "high": LONGEST, "step": 1, "value": LONGEST, "size": True}
+    assert controls == [{"name": LENGTH, **size}]
 
 
 def test_live_shapes_are_those_of_inspect(viewer: Viewer, program: Path) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from pteron.devices import Device, open_device
+from pteron.engine.devices.opening import Device, open_device
 from tests.zoo import libraries, speed
 from tests.zoo.exporter import MODES
 from tests.zoo.results import NOT_EXPORTED, TOO_LONG, Result

@@ -8,7 +8,7 @@ import torch
 from torch.export import ExportedProgram
 
 import pteron
-from tests.support.export import lower
+from tests.support.export import lower, quantized_int8, xnnpack_partitioner
 from tests.zoo.model import Model
 
 
@@ -16,8 +16,14 @@ from tests.zoo.model import Model
 class Mode:
     """The way of lowering, and whether the program has a dynamic dimension."""
 
-    lowering: str  # vulkan: by ExecuTorch's partitioner, portable: without one, pteron: by pteron.export
+    # vulkan, xnnpack: by ExecuTorch's partitioner, portable: without one, pteron: by pteron.export;
+    # xnnpack int8: after quantization
+    lowering: str
     dynamic: bool
+
+    @property
+    def is_quantized(self) -> bool:
+        return self.lowering.endswith("int8")
 
     def __str__(self) -> str:
         return f"{self.lowering} {'dynamic' if self.dynamic else 'static'}"
@@ -31,6 +37,8 @@ MODES = {
         Mode("pteron", dynamic=True),
         Mode("vulkan", dynamic=False),
         Mode("portable", dynamic=False),
+        Mode("xnnpack", dynamic=True),
+        Mode("xnnpack int8", dynamic=False),
     )
 }
 
@@ -47,6 +55,11 @@ class Exporter:
         if mode.lowering == "pteron":
             shapes = self._dynamic_shapes(mode.dynamic)
             return pteron.export(self.module, self._example(), dynamic_shapes=shapes).buffer
+        if mode.is_quantized:
+            quantized = quantized_int8(self.module, self._example())
+            return lower(torch.export.export(quantized, self._example()), xnnpack_partitioner())
+        if mode.lowering == "xnnpack":
+            return lower(self._program(mode.dynamic), xnnpack_partitioner(), any_operator=True)
         return lower(self._program(mode.dynamic), partitioner=mode.lowering == "vulkan")
 
     def _program(self, dynamic: bool) -> ExportedProgram:

@@ -23,9 +23,11 @@ are in `tests/zoo/results.jsonl`, with the versions of all packages. `make zoo` 
 writes this page.
 
 - **Mode**: *vulkan* is stock ExecuTorch with its `VulkanPartitioner`, *portable* is stock ExecuTorch without
-  a partitioner, *pteron* is `pteron.export`. *dynamic*: the batch or the length may vary, and the program
+  a partitioner, *pteron* is `pteron.export`. *xnnpack* is stock ExecuTorch with its `XnnpackPartitioner`, and
+  *xnnpack int8* the same after its quantizer. *dynamic*: the batch or the length may vary, and the program
   runs at every size in turn, in memory that is filled with NaN before each call.
-- **Worst error**: the largest difference from torch, relative to the largest element of the output.
+- **Worst error**: the largest difference from torch, relative to the largest element of the output. For int8,
+  the difference from ExecuTorch's own runtime.
 - **CPU**: the process CPU of a call, relative to torch's on one thread, on a software adapter. It says how
   far the emulated GPU is from native code, not how fast a real one is. The machine was busy with other work
   while these results were made, and the kernels have changed since: read it as a rough number.

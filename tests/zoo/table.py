@@ -9,7 +9,9 @@ from tests.zoo.model import Model
 
 # A dozen small ones of every kind, for `make test`, in modes that ExecuTorch can export them in.
 SMALL = {
+    "timm/test_byobnet": "xnnpack int8 static",
     "timm/test_convnext": "portable static",
+    "timm/test_efficientnet": "xnnpack dynamic",
     "timm/test_resnet": "portable dynamic",
     "timm/test_vit": "portable static",
     "transformers/BertModel": "portable dynamic",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pteron.devices import Device
+from pteron.engine.devices.opening import Device
 from tests.zoo import results
 from tests.zoo.exporter import MODES
 from tests.zoo.results import EQUAL, NOT_EXPORTED, Result

@@ -9,19 +9,21 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
 import torch
 
 import pteron
-from pteron.devices import Device
-from pteron.verifying.walk import poison
+from pteron.engine.devices.opening import Device
+from pteron.tools.verify.comparison import Tolerance, difference
+from tests.support.memory import poison
 from tests.zoo.exporter import Exporter, Mode
 from tests.zoo.model import Model
 from tests.zoo.results import EQUAL, FROZEN, NOT_EXPORTED, NOT_LOADED, WRONG, Result
 
-# The largest difference from torch that passes, relative to the largest element of an output.
-TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 6e-2, torch.float16: 2e-2}
+# The difference from torch that passes, as a share of the largest element of an output.
+SHARES = {torch.float32: 1e-3, torch.bfloat16: 6e-2, torch.float16: 2e-2}
 EXPORTER_FROZE = "The exporter made this size a constant"  # a part of an error of Pteron
+# The same from ExecuTorch's own runtime, in a quantized program: a few steps of int8.
+QUANTIZED_TOLERANCE = 3e-2
 TIMED = 0.2  # seconds of CPU: this clock advances in steps while the child's time limit is set
 
 
@@ -50,8 +52,9 @@ class Trial:
             except pteron.PteronError as error:
                 return result(NOT_LOADED, reason(error))
             try:
-                worst = self.compare(method, self.model.largest)
-                worst = max([worst, *(self.compare(method, size) for size in self.sizes(mode))])
+                reference = ExecutorchOutputs(program, self.model) if mode.is_quantized else self
+                sizes = (self.model.largest, *self.sizes(mode))
+                worst = max(self.compare(method, size, reference) for size in sizes)
             except (pteron.PteronError, Mismatch) as error:
                 return result(FROZEN if EXPORTER_FROZE in str(error) else WRONG, reason(error))
             ratio = cpu_ratio(self.model, self.module, method)
@@ -61,10 +64,10 @@ class Trial:
         """The live sizes to run after the largest, in this order."""
         return (*self.model.sizes, self.model.largest)[1:] if mode.dynamic else ()
 
-    def compare(self, method: Any, size: int) -> float:
-        """The largest difference from torch at one live size, on poisoned memory."""
+    def compare(self, method: Any, size: int, reference: Trial | ExecutorchOutputs) -> float:
+        """The largest difference from the reference at one live size, on poisoned memory."""
         inputs = self.model.inputs(size)
-        wanted = self.wanted(size)
+        wanted = reference.wanted(size)
         poison(method)
         outputs = method.execute(inputs)
         if len(outputs) != len(wanted):
@@ -74,11 +77,19 @@ class Trial:
             what = f"output {number} at size {size}"
             if got.shape != tuple(want.shape):
                 raise Mismatch(f"{what} has shape {got.shape}, not {tuple(want.shape)}")
-            error = relative_error(got, want)
-            if not error <= TOLERANCE.get(want.dtype, 0.0):
-                raise Mismatch(f"{what} differs by {error:.2g} of its largest element")
-            worst = max(worst, error)
+            share = reference.tolerance(want.dtype)
+            arrays = (torch.as_tensor(x).double().numpy() for x in (got, want))
+            found = difference(*arrays, Tolerance(0.0, share, absolute=1e-6 * share))
+            if found.is_bad:
+                raise Mismatch(
+                    f"{what} differs by {found.share * share:.2g} of its largest element: "
+                    f"expected {found.expected:.7g}, got {found.found:.7g}"
+                )
+            worst = max(worst, found.share * share)
         return worst
+
+    def tolerance(self, dtype: torch.dtype) -> float:
+        return SHARES.get(dtype, 0.0)
 
     def wanted(self, size: int) -> tuple[torch.Tensor, ...]:
         with torch.no_grad():
@@ -86,19 +97,25 @@ class Trial:
         return results
 
 
+class ExecutorchOutputs:
+    """What ExecuTorch's own runtime gives for a program. A quantized program has no equal in torch."""
+
+    def __init__(self, program: bytes, model: Model) -> None:
+        import executorch.kernels.quantized  # noqa: F401  registers kernels
+        from executorch.runtime import Runtime
+
+        self._method: Any = Runtime.get().load_program(program).load_method("forward")
+        self._model = model
+
+    def tolerance(self, dtype: torch.dtype) -> float:
+        return QUANTIZED_TOLERANCE if dtype.is_floating_point else 0.0
+
+    def wanted(self, size: int) -> tuple[torch.Tensor, ...]:
+        return tuple(output.clone() for output in self._method.execute(list(self._model.inputs(size))))
+
+
 class Mismatch(Exception):
-    """An output that differs from torch's."""
-
-
-def relative_error(output: Any, want: torch.Tensor) -> float:
-    if not want.numel():
-        return 0.0
-    got, expected = (torch.as_tensor(x).double().numpy() for x in (output, want))
-    same = (got == expected) | (np.isnan(got) & np.isnan(expected))  # infinities, too
-    with np.errstate(invalid="ignore"):
-        apart = np.where(same, 0.0, np.abs(got - expected))
-    finite = np.abs(expected[np.isfinite(expected)])
-    return float(apart.max() / max(finite.max() if finite.size else 0.0, 1e-6))
+    """An output that differs from the reference."""
 
 
 def cpu_ratio(model: Model, module: torch.nn.Module, method: Any) -> float:

@@ -76,7 +76,7 @@ def bench(
         return
     if model is None:
         raise typer.BadParameter("name a language model to measure, or write --report FILE")
-    model = language.ready(language.located(model, from_hub))
+    model = language.convert_if_needed(language.fetch_model(model, from_hub))
     source = language.ModelSource(model, None, data, device, kv_dtype=kv_dtype)
     as_json = as_json or output is Format.json
     if parallel:
@@ -88,9 +88,9 @@ def bench(
 def _bench_alone(
     source: language.ModelSource, prompts: str, generations: str, depth: int, repetitions: int, as_json: bool
 ) -> None:
-    from pteron.devices import open_device
+    from pteron.api.loading import load
+    from pteron.engine.devices.opening import open_device
     from pteron.llm.decoder import Decoder
-    from pteron.loading import load
 
     tests = [("pp", length) for length in _lengths(prompts, "-p")]
     tests += [("tg", length) for length in _lengths(generations, "-n")]

@@ -15,8 +15,8 @@ from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 
 def write_report(path: Path, seconds: float, wanted: str | None, as_json: bool) -> None:
-    from pteron.devices import open_device
-    from pteron.measure.kernel_report import make_report
+    from pteron.engine.devices.opening import open_device
+    from pteron.tools.tune.kernel_report import make_report
 
     prepare_file(path)
     device = open_device(wanted)

@@ -6,9 +6,9 @@ from datetime import datetime
 
 import typer
 
+from pteron._util.extras import needs
 from pteron.cli import common
 from pteron.cli.terminal import console, grid, nbytes, plural, print_json
-from pteron.extras import needs
 
 app = typer.Typer(help="Show or clear the models that were converted.", no_args_is_help=True)
 

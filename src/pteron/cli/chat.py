@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pteron.cli import common, language, sampling_flags
 from pteron.cli.chat_input import line_reader, read_message
-from pteron.cli.language import ModelSource, located, opened, show
+from pteron.cli.language import ModelSource, fetch_model, opened, show
 from pteron.cli.output_places import prepare_file
 from pteron.cli.progress import PromptBar
 from pteron.cli.sampling_flags import Policy, SamplingFlags
@@ -37,7 +37,7 @@ def chat(
     ] = None,
     session: Annotated[
         Path | None,
-        typer.Option("--session", help="Continue the conversation in this file, and save it at the end."),
+        typer.Option("--session", help="Continue the conversation in this file. Each turn is saved in it."),
     ] = None,
     context: language.Context = 0,
     kv_dtype: language.KvDtype = language.KvType.f16,
@@ -52,11 +52,11 @@ def chat(
     prepare_file(session)
     options = flags.options()
     options["context_policy"] = policy.value
-    place = located(model, from_hub)
+    place = fetch_model(model, from_hub)
     source = ModelSource(place, tokenizer, data, device, context, kv_dtype, wait=not no_wait)
     with opened(source) as llm:
         llm.chat_prompt([{"role": "user", "content": "?"}])  # a model without a template is refused here
-        talk = Conversation(llm, options, allow_special)
+        talk = Conversation(llm, options, allow_special, session)
         if sys.stdin.isatty():
             _say(f"{model.name} on {llm.program.device.name}")
             _say(f"{_capacity(llm)}; /help lists the commands")
@@ -80,11 +80,15 @@ def _say(text: str) -> None:
 class Conversation:
     """The messages so far are those of the session, which has their KV cache."""
 
-    def __init__(self, llm: LanguageModel, options: Options, allow_special: bool) -> None:
+    def __init__(
+        self, llm: LanguageModel, options: Options, allow_special: bool, kept: Path | None = None
+    ) -> None:
+        """kept: the file in which each turn is saved."""
         self._llm = llm
         self._session = llm.session()
         self._options = options
         self._allow_special = allow_special
+        self._kept = kept
         self._system: list[dict[str, Any]] = []  # the system prompt, if there is one
         self._attached: list[str] = []  # texts of files, for the next message
         self._stats: Stats | None = None
@@ -157,6 +161,13 @@ class Conversation:
             self._attached.clear()
         _say_dropped(left - len(stream.messages))
         self._say_end(last)
+        self._keep()
+
+    def _keep(self) -> None:
+        """Save the messages. Their KV state may be large: it is saved once, at the end."""
+        if self._kept is not None:
+            self._session.messages = self._messages
+            self._session.save(self._kept, kv_state=False)
 
     def _say_end(self, last: Piece) -> None:
         if last.finish_reason == "cancelled":

@@ -1,8 +1,8 @@
-"""`pteron check`: can a program run? Lists all problems. Needs no GPU."""
+"""`pteron check`: can a program run? Lists all problems. Needs a GPU only to check its limits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -11,32 +11,40 @@ from pteron.cli import common
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
-    from pteron.report.check import CheckReport, Finding
+    from pteron.tools.inspect.check import CheckReport, Finding
 
 
 def check(
     model: common.Model,
     data: common.DataPaths = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device", "-d", help="Check the limits of this GPU, too: its index, or a part of its name."
+        ),
+    ] = None,
     as_json: common.AsJson = False,
 ) -> None:
-    """Check whether a .pte file can run, and list every operator that cannot."""
-    from pteron.report.check import check as check_program
+    """Check whether a .pte file can run, and list everything that prevents it."""
+    from pteron.tools.inspect.check import check as check_program
 
-    report = check_program(model, data_path=data)
+    report = check_program(model, data_path=data, device=device)
     if as_json:
         print_json({"file": str(model), **report_json(report)})
-    elif report.runs:
+    elif report:
+        place = f" on {report.adapter}" if report.adapter else ""
         console().print(
-            f"{model.name} can run: {plural(report.operators, 'operator')}, none of them missing."
+            f"{model.name} can run{place}: {plural(report.operators, 'operator')}, none of them missing."
         )
     else:
         show(model.name, report)
-    raise typer.Exit(0 if report.runs else 1)
+    raise typer.Exit(0 if report else 1)
 
 
 def report_json(report: CheckReport) -> dict[str, Any]:
     return {
-        "runs": report.runs,
+        "ok": report.ok,
+        "adapter": report.adapter,
         "methods": list(report.methods),
         "operators": report.operators,
         "findings": [

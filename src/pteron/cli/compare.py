@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pteron.cli import common, language
-from pteron.cli.progress import progress_console
+from pteron.cli.progress import steps
 from pteron.cli.terminal import console, print_json
 
 
@@ -23,21 +24,11 @@ def compare(
     device: language.DeviceName = None,
 ) -> None:
     """Compare a language model with another, or with the GGUF file it was made from, on a text."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
     from pteron.llm import compare as compare_models
 
-    screen = progress_console()
-    columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task("comparing", total=None)
-        found = compare_models(
-            model,
-            reference,
-            text.read_text("utf-8"),
-            device=device,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+    with steps("comparing") as report:
+        progress = partial(report, "comparing")
+        found = compare_models(model, reference, text.read_text("utf-8"), device=device, progress=progress)
     if as_json:
         print_json(asdict(found))
         return

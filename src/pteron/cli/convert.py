@@ -42,19 +42,13 @@ def convert(
         WeightBits | None,
         typer.Option("--quantize", help="Round weights that are floats. Default: keep all as they are."),
     ] = None,
-    stock: Annotated[
-        bool,
-        typer.Option(
-            "--stock", help="Use only operators of stock ExecuTorch: weights are rounded to 4 bits."
-        ),
-    ] = False,
     as_json: common.AsJson = False,
 ) -> None:
     """Convert a language model or an embedder to a .pte program, with the weights of the file."""
     from pteron.llm import convert as convert_model
 
     prepare_file(output)
-    source = language.located(model, from_hub)
+    source = language.fetch_model(model, from_hub)
     with conversion_bar() as report:
         made = convert_model(
             source,
@@ -63,7 +57,6 @@ def convert(
             max_context=max_context,
             batch=batch,
             quantize=None if quantize is None else quantize.value,
-            stock=stock,
             progress=report,
         )
     if as_json:

@@ -10,7 +10,7 @@ from pteron.cli import common
 from pteron.cli.terminal import console, grid, print_json
 
 if TYPE_CHECKING:
-    from pteron.devices import Adapter
+    from pteron.engine.devices.opening import Adapter
 
 
 def devices(
@@ -20,7 +20,7 @@ def devices(
     as_json: common.AsJson = False,
 ) -> None:
     """List the GPU adapters, the best first."""
-    from pteron.devices import REMEDY, adapters
+    from pteron.engine.devices.opening import REMEDY, adapters
     from pteron.errors import DeviceError
 
     try:

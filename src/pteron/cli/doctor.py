@@ -21,9 +21,9 @@ from pteron.cli.examine import examine_adapter, show_examination
 from pteron.cli.terminal import console, grid, heading, nbytes, print_json
 
 if TYPE_CHECKING:
-    from pteron.devices import Adapter
-    from pteron.measure.examined import Examined
-    from pteron.trust import Examination
+    from pteron.engine.devices.opening import Adapter
+    from pteron.engine.measured.kernel_blocklist import Examined
+    from pteron.tools.verify.selftest import SelfTestReport
 
 # Older software Vulkan drivers of Mesa are several times slower.
 GOOD_MESA = (25,)
@@ -69,14 +69,14 @@ def doctor(
     as_json: common.AsJson = False,
 ) -> None:
     """Check that this machine can run programs, and give advice."""
-    from pteron.devices import adapters, find_adapter, opengl_names, try_kernel
+    from pteron.engine.devices.opening import adapters, find_adapter, opengl_names, try_kernel
+    from pteron.engine.measured import kernel_blocklist as examined
     from pteron.errors import DeviceError
-    from pteron.measure import examined
 
     failure = None
     checkups: list[Checkup] = []
     ignored: list[str] = []
-    examinations: list[Examination] = []
+    examinations: list[SelfTestReport] = []
     try:
         chosen = adapters() if device is None else (find_adapter(device),)
         if forget:
@@ -121,7 +121,7 @@ def versions() -> dict[str, str]:
 
 def advice(checkups: Sequence[Checkup], opengl: Sequence[str] = ()) -> Iterator[str]:
     """What the user should do, the most important first."""
-    from pteron.devices import REMEDY
+    from pteron.engine.devices.opening import REMEDY
 
     for checkup in checkups:
         if not checkup.is_well:

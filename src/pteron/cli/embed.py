@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from pteron._util.distinct_files import refuse_inputs
 from pteron.cli import common, language, map_file
 from pteron.cli.output_places import prepare_file
 from pteron.cli.terminal import print_json
@@ -42,6 +43,7 @@ def embed(
     keep: map_file.Keep = None,
     part_rows: map_file.PartRows = None,
     restart: map_file.Restart = False,
+    overwrite: map_file.Overwrite = False,
     as_json: common.AsJson = False,
 ) -> None:
     """Turn texts into vectors (embeddings). Prints one JSON object per line, or writes a table.
@@ -50,7 +52,8 @@ def embed(
     """
     if model is None:
         first, *texts = arguments
-        found = language.located(Path(first), from_hub)
+        found = language.fetch_model(Path(first), from_hub)
+        _check_output(output, overwrite, [found, *([tokenizer] if tokenizer else [])])
         _embed_texts(found, texts, output, truncate, tokenizer, device, as_json)
         return
     if len(arguments) != 2:
@@ -64,8 +67,20 @@ def embed(
         devices=tuple(device or ()),
     )
     source, table = (Path(name) for name in arguments)
-    job = FileJob(source, table, options, on_error.value, map_file.chosen(keep), part_rows, restart)
-    map_file.run_with_progress(language.located(model, from_hub), job, as_json)
+    kept = map_file.chosen(keep)
+    job = FileJob(source, table, options, on_error.value, kept, part_rows, restart, overwrite)
+    map_file.run_with_progress(language.fetch_model(model, from_hub), job, as_json)
+
+
+def _check_output(output: Path | None, overwrite: bool, inputs: Sequence[Path]) -> None:
+    if output is None:
+        return
+    if output.suffix != ".npy":
+        raise typer.BadParameter(f"{output}: vectors are written as .npy")
+    refuse_inputs(output, inputs)
+    if output.exists() and not overwrite:
+        raise typer.BadParameter(f"{output} is there already: replace it with --overwrite")
+    prepare_file(output)
 
 
 def _embed_texts(
@@ -79,12 +94,9 @@ def _embed_texts(
 ) -> None:
     from pteron.llm import load_embedder
 
-    if output is not None and output.suffix != ".npy":
-        raise typer.BadParameter(f"{output}: vectors are written as .npy")
-    prepare_file(output)
     given = texts or sys.stdin.read().splitlines()
     device = devices[0] if devices else None
-    with load_embedder(language.ready(model), tokenizer=tokenizer, device=device) as embedder:
+    with load_embedder(language.convert_if_needed(model), tokenizer=tokenizer, device=device) as embedder:
         vectors = embedder.embed(given, truncate=truncate)
     if output is not None:
         import numpy as np

@@ -12,28 +12,28 @@ from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading
 
 if TYPE_CHECKING:
-    from pteron.devices import Adapter
-    from pteron.trust import Examination
+    from pteron.engine.devices.opening import Adapter
+    from pteron.tools.verify.selftest import SelfTestReport
 
 MOST_FINDINGS = 10  # rows of the table
 
 
-def examine_adapter(adapter: Adapter) -> Examination:
-    from pteron.devices import open_device
-    from pteron.measure import examined
-    from pteron.trust import examine
+def examine_adapter(adapter: Adapter) -> SelfTestReport:
+    from pteron.engine.devices.opening import open_device
+    from pteron.engine.measured import kernel_blocklist as examined
+    from pteron.tools.verify.selftest import run_selftest
 
     device = open_device(adapter)
     try:
         with steps(f"examining {adapter.name}") as report:
-            found = examine(device, progress=partial(report, f"examining the kernels on {adapter.name}"))
+            found = run_selftest(device, progress=partial(report, f"examining the kernels on {adapter.name}"))
     finally:
         device.close()
     examined.write(adapter, examined.Examined(f"{date.today()}", found.results, found.wrong))
     return found
 
 
-def show_examination(found: Examination) -> None:
+def show_examination(found: SelfTestReport) -> None:
     """One line, and the worst of what was found."""
     out = console()
     if found.findings:

@@ -21,7 +21,7 @@ from pteron.cli.output_places import prepare_file
 from pteron.cli.terminal import console, print_json
 
 if TYPE_CHECKING:
-    from pteron.exporting.report import ExportReport
+    from pteron.tools.exporter.report import ExportReport
 
 
 class Quantize(StrEnum):
@@ -53,8 +53,8 @@ def export(
     as_json: common.AsJson = False,
 ) -> None:
     """Export a PyTorch module to a .pte program, and list the operators outside the delegate."""
-    from pteron.exporting.api import export as export_module
-    from pteron.exporting.api import exporters
+    from pteron.tools.exporter.api import export as export_module
+    from pteron.tools.exporter.api import exporters
 
     exporters()  # report missing packages before the user's file, which imports torch too
     prepare_file(output)
@@ -74,11 +74,11 @@ def export(
         print_json({"file": str(output), **_report_json(made.report)})
     else:
         console().print(f"{output}: {made.report}", soft_wrap=True)
-    raise typer.Exit(0 if made.report.runs else 1)
+    raise typer.Exit(0 if made.report.ok else 1)
 
 
 def _report_json(report: ExportReport) -> dict[str, Any]:
-    return {**asdict(report), "check": report_json(report.check), "runs": report.runs}
+    return {**asdict(report), "check": report_json(report.check), "ok": report.ok}
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pteron.cli import common, language, sampling_flags
-from pteron.cli.language import ModelSource, located, opened, show
+from pteron.cli.language import ModelSource, fetch_model, opened, show
 from pteron.cli.progress import PromptBar, progress_console
 from pteron.cli.sampling_flags import Policy, SamplingFlags
 from pteron.cli.terminal import print_json
@@ -69,7 +69,7 @@ def generate(
     given["schema"] = _schema(schema) if schema else None
     given["regex"] = regex
     given["grammar"] = grammar.read_text(encoding="utf-8") if grammar else None
-    place = located(model, from_hub)
+    place = fetch_model(model, from_hub)
     source = ModelSource(place, tokenizer, data, device, context, kv_dtype, wait=not no_wait)
     with opened(source) as llm:
         asked: Any = [{"role": "user", "content": text}] if chat else text

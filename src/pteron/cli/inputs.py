@@ -14,11 +14,11 @@ import numpy as np
 import typer
 
 from pteron.cli.arguments import in_order, parse_shape, split_name
-from pteron.verifying.samples import random_arrays
+from pteron.tools.verify.samples import random_arrays
 
 if TYPE_CHECKING:
-    from pteron.method import Method
-    from pteron.method_info import IOInfo
+    from pteron.api.method import Method
+    from pteron.api.method_info import IOInfo
 
 Fill: TypeAlias = "Callable[[IOInfo, tuple[int, ...]], np.ndarray[Any, Any]]"
 
@@ -42,7 +42,7 @@ def make_inputs(
     sizes = {name: parse_shape(text) for name, text in in_order(shapes, shapeless, "--shape").items()}
     fillers = {"random": random_arrays(method, seed), "zeros": _constant(0), "ones": _constant(1)}
     return {
-        name: _complete(info, given.get(name), sizes.get(name, info.max_shape), fillers[fill], fill)
+        name: _complete(info, given.get(name), sizes.get(name, info.largest_shape), fillers[fill], fill)
         for name, info in infos.items()
     }
 
@@ -54,6 +54,8 @@ def live_shapes(method: Method, live: int | None, shapes: Sequence[str]) -> list
     most = max((info.max_shape[d] for info in method.inputs for d in info.dynamic_dims), default=live)
     if live > most:
         raise typer.BadParameter(f"--live {live}: expected a size from 1 to {most}")
+    if any(info.guessed and info.dynamic_dims for info in method.inputs):
+        typer.echo("note: the file does not say which sizes may vary, so --live follows a guess", err=True)
     tensors = [info.name for info in method.inputs if info.is_tensor]
     given = in_order(shapes, tensors, "--shape")
     for info in method.inputs:

@@ -1,4 +1,4 @@
-"""`pteron inspect`: the contents of a file, and its nodes at a live shape. Needs no GPU."""
+"""`pteron inspect`: the contents of a file, and its nodes at a live shape. Only --device needs a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pteron.cli.arguments import parse_shape, split_name
 from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_json, shape
 
 if TYPE_CHECKING:
-    from pteron.report.inspect import DispatchInfo, MethodInfo, NodeInfo, OperatorCount, PortInfo
+    from pteron.compiler.pipeline import Target
+    from pteron.tools.inspect.inspect import DispatchInfo, MethodInfo, NodeInfo, OperatorCount, PortInfo
 
 # The types of inputs and outputs that are no tensors. "bool" may be a tensor too, but then it has a shape.
 SCALARS = ("int", "float", "str")
@@ -33,11 +34,20 @@ def inspect(
     ] = None,
     method: Annotated[str | None, typer.Option("--method", "-m", help="Show only this method.")] = None,
     data: common.DataPaths = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            "-d",
+            help="Show what runs on this GPU: its index, or a part of its name.",
+        ),
+    ] = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show the contents of a .pte file: inputs, operators, constants, memory."""
-    from pteron.report.inspect import inspect_methods, open_file
+    from pteron.tools.inspect.inspect import inspect_methods, open_file
 
+    target = _target(device)
     with open_file(model, data or []) as file:
         names = file.method_names
         if method is None and live:
@@ -45,7 +55,8 @@ def inspect(
         if method is not None:
             common.check_method(method, names)
         wanted, size = _parse_live(live or [])
-        infos = inspect_methods(file, [method] if method else names, wanted if live else None, size=size)
+        shown = [method] if method else names
+        infos = inspect_methods(file, shown, wanted if live else None, size=size, target=target)
     size_on_disk = model.stat().st_size
     if as_json:
         print_json(
@@ -63,6 +74,22 @@ def inspect(
         out.print()
         out.print(heading("Methods that only return a constant"))
         out.print(grid(settings))
+
+
+def _target(device: str | None) -> Target:
+    """The kind of device that the program is planned for."""
+    from pteron.compiler.pipeline import PORTABLE
+
+    if device is None:
+        return PORTABLE
+    from pteron.engine.devices.opening import open_device
+    from pteron.engine.measured.target import target_of
+
+    opened = open_device(device)
+    try:
+        return target_of(opened)
+    finally:
+        opened.close()
 
 
 def _parse_live(texts: list[str]) -> tuple[dict[str, tuple[int, ...] | int], int | None]:
@@ -91,6 +118,8 @@ def _sections(info: MethodInfo) -> Iterator[RenderableType]:
     yield Text()
     yield Text.assemble((info.name, "bold"), ("" if info.runs else "  cannot run", "bold red"))
     yield grid([*map(_input_row, info.inputs), *map(_output_row, info.outputs)])
+    if info.guessed:
+        yield Text("  ≤ is a guess: the file does not say which sizes may vary", style="dim")
     yield from _problems(info)
     yield from _operators(info)
     yield from _constants(info)
@@ -106,15 +135,21 @@ def _sections(info: MethodInfo) -> Iterator[RenderableType]:
 
 
 def _input_row(port: PortInfo) -> tuple[str, ...]:
-    note = "" if port.values is None else f"values {port.values[0]}..{port.values[1]}"
+    note = _note(port) if port.values is None else f"values {port.values[0]}..{port.values[1]}"
     return port.name, port.dtype, _port_shape(port), note
 
 
 def _output_row(port: PortInfo) -> tuple[str, ...]:
-    return port.name, port.dtype, _port_shape(port), "" if port.value is None else f"always {port.value}"
+    return port.name, port.dtype, _port_shape(port), _note(port)
+
+
+def _note(port: PortInfo) -> str:
+    return port.note if port.value is None else f"always {port.value}"
 
 
 def _port_shape(port: PortInfo) -> str:
+    if port.sizes:
+        return f"({', '.join(port.sizes)})".replace("<=", "≤")
     return "" if port.dtype in SCALARS else shape(port.max_shape, port.dynamic_dims)
 
 
@@ -171,7 +206,8 @@ def _memory(info: MethodInfo) -> Iterator[RenderableType]:
         shared += f" ({nbytes(memory.unshared)} without sharing)"
     rows = [("activations", nbytes(memory.activations), shared)]
     if memory.state:
-        rows.append(("state", nbytes(memory.state), "kept from call to call"))
+        common = f", {nbytes(memory.shared_state)} shared with other methods" if memory.shared_state else ""
+        rows.append(("state", nbytes(memory.state), f"kept from call to call{common}"))
     rows.append(("read-back", nbytes(memory.staging), ""))
     yield Text()
     yield heading("Memory", "the same at every live shape")

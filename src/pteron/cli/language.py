@@ -38,7 +38,9 @@ FromHub: TypeAlias = Annotated[
 ]
 Context: TypeAlias = Annotated[
     int,
-    typer.Option("-c", "--ctx-size", min=0, help="Context size in tokens; 0: the file's (GGUF: 2048)."),
+    typer.Option(
+        "-c", "--ctx-size", min=0, help="Context size in tokens; 0: the model's, as far as memory allows."
+    ),
 ]
 AllowSpecial: TypeAlias = Annotated[
     bool, typer.Option("--allow-special", help="Let messages write control tokens such as <|im_end|>.")
@@ -79,9 +81,9 @@ class ModelSource:
 def opened(source: ModelSource) -> Iterator[LanguageModel]:
     """Load a model and show a progress bar."""
     import pteron.llm
-    from pteron.devices import open_device
+    from pteron.engine.devices.opening import open_device
 
-    model = ready(source.model, source.context)
+    model = convert_if_needed(source.model, source.context)
     device = open_device(source.device)
     try:
         with loading_bar(model, device) as report:
@@ -103,7 +105,7 @@ def opened(source: ModelSource) -> Iterator[LanguageModel]:
         device.close()
 
 
-def located(model: Path, from_hub: bool) -> Path:
+def fetch_model(model: Path, from_hub: bool) -> Path:
     """The file or folder of a model, which is downloaded if `model` is its name on the hub."""
     if not from_hub:
         return model
@@ -112,7 +114,7 @@ def located(model: Path, from_hub: bool) -> Path:
     return download(model.as_posix())
 
 
-def ready(model: Path, context: int = 0) -> Path:
+def convert_if_needed(model: Path, context: int = 0) -> Path:
     """A model as a `.pte` file: others are converted behind a progress bar, or found in the cache."""
     from pteron.llm.model_files import is_source, model_file
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from pteron.cli import common, language
 from pteron.cli.output_places import prepare_file, prepare_folder
 from pteron.cli.progress import progress_console
+from pteron.cli.row_progress import row_progress
 from pteron.cli.terminal import plural, print_json
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ PartRows: TypeAlias = Annotated[
 Restart: TypeAlias = Annotated[
     bool, typer.Option("--restart", help="Start again, instead of continuing an interrupted run.")
 ]
+Overwrite: TypeAlias = Annotated[
+    bool, typer.Option("--overwrite", help="Replace an output that is there. Default: it is refused.")
+]
 Devices: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -102,6 +106,9 @@ def map_file(
     prompt: Annotated[
         str | None, typer.Option("--prompt-column", help="A column with prompts for a language model.")
     ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Continue prompts as they are, without the chat template.")
+    ] = False,
     max_new_tokens: Annotated[
         int, typer.Option("-n", "--predict", min=1, help="Generate at most this many tokens per answer.")
     ] = 256,
@@ -118,6 +125,7 @@ def map_file(
     keep: Keep = None,
     part_rows: PartRows = None,
     restart: Restart = False,
+    overwrite: Overwrite = False,
     ray: Annotated[bool, typer.Option("--ray", help="Run on a Ray cluster. It is not resumable.")] = False,
     actors: Annotated[int, typer.Option("--actors", min=1, help="Processes with a model, with --ray.")] = 1,
     address: Annotated[
@@ -126,7 +134,7 @@ def map_file(
     as_json: common.AsJson = False,
 ) -> None:
     """Run a model on every row of a file. An interrupted run continues where it stopped."""
-    from pteron.data import FileJob, MapOptions
+    from pteron.data import FileJob, MapOptions, check_job, open_table
 
     is_images = source.is_dir() and not any(source.glob("*.parquet"))
     options = MapOptions(
@@ -141,14 +149,16 @@ def map_file(
         mean=_numbers(mean, "--mean"),
         std=_numbers(std, "--std"),
         prompt=prompt,
+        raw=raw,
         generation={"max_new_tokens": max_new_tokens, "temperature": temperature, "seed": seed},
         tokenizer=None if tokenizer is None else str(tokenizer),
     )
-    job = FileJob(source, output, options, on_error.value, chosen(keep), part_rows, restart)
+    job = FileJob(source, output, options, on_error.value, chosen(keep), part_rows, restart, overwrite)
     if ray:
-        prepare_output(job)
         from pteron.ray import map_file_on_ray
 
+        check_job(job, open_table(source))
+        prepare_output(job)
         map_file_on_ray(model, job, actors=actors, address=address)
         if as_json:
             print_json({"file": str(output)})
@@ -158,14 +168,15 @@ def map_file(
 
 def run_with_progress(model: Path, job: FileJob, as_json: bool) -> None:
     """Run a job in this process, with a progress bar. After Ctrl-C, say how to continue."""
-    from pteron.data import open_mapper, open_table, run_job
+    from pteron.data import check_job, open_mapper, open_table, run_job
 
-    prepare_output(job)
     reader = open_table(job.source)
-    mapper = open_mapper(language.ready(model) if _is_text(job.options) else model, job.options)
+    check_job(job, reader)
+    prepare_output(job)
+    mapper = open_mapper(language.convert_if_needed(model) if _is_text(job.options) else model, job.options)
     try:
-        with _bar(job.source.name, reader.count) as report:
-            bad = run_job(job, reader, mapper, report)
+        with row_progress(job.source.name, reader.count) as report:
+            done = run_job(job, reader, mapper, report)
     except KeyboardInterrupt:
         begun = (
             f"the same command continues from {job.parts}" if job.parts.exists() else "no part is finished"
@@ -175,10 +186,10 @@ def run_with_progress(model: Path, job: FileJob, as_json: bool) -> None:
     finally:
         mapper.close()
     if as_json:
-        print_json({"file": str(job.output), "bad_rows": bad})
-    elif bad:
+        print_json({"file": str(job.output), **asdict(done)})
+    elif done.bad_rows:
         what = "left out" if job.on_error == "skip" else "without a result"
-        progress_console().print(f"{plural(bad, 'row')} {what}", style="yellow")
+        progress_console().print(f"{plural(done.bad_rows, 'row')} {what}", style="yellow")
 
 
 def prepare_output(job: FileJob) -> None:
@@ -208,23 +219,3 @@ def _numbers(text: str, option: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(",")) if text else ()
     except ValueError:
         raise typer.BadParameter(f"{option} {text}: expected numbers, such as 0.5,0.5,0.5") from None
-
-
-@contextmanager
-def _bar(name: str, count: int | None) -> Iterator[Callable[[int, int], None]]:
-    """A bar with the finished rows, rows per second, and the time left."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = progress_console()
-    speed = TextColumn("{task.fields[speed]}")
-    columns: Any = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), speed)
-    hidden = not console.is_terminal
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden) as bar:
-        task = bar.add_task(name, total=count, speed="")
-
-        def report(done: int, before: int) -> None:
-            seconds = bar.tasks[0].elapsed or 0.0
-            rate = (done - before) / seconds if seconds and done > before else 0.0
-            bar.update(task, completed=done, speed=f"{rate:.1f} rows/s" if rate else "")
-
-        yield report

@@ -17,7 +17,7 @@ from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_json
 
 if TYPE_CHECKING:
-    from pteron.measure.profile import NodeProfile, OpProfile, Profile
+    from pteron.api.profiling.profile import NodeProfile, OpProfile, Profile
 
 
 class Order(StrEnum):
@@ -46,12 +46,15 @@ def profile(
     as_json: common.AsJson = False,
 ) -> None:
     """Show what each operator of a .pte file costs on the GPU, and what the host costs."""
+    from pteron.api.loading import load
+    from pteron.api.profiling import profile as profiling
     from pteron.cli.inputs import live_shapes, make_inputs
-    from pteron.loading import load
-    from pteron.measure import profile as profiling
 
     prepare_file(trace)
-    with steps(f"loading {model.name}") as report, load(model, data_path=data, device=device) as program:
+    with (
+        steps(f"loading {model.name}") as report,
+        load(model, data_path=data, device=device, methods=()) as program,
+    ):
         common.check_method(method, program.method_names)
         loaded = program.method(method)
         sizes = live_shapes(loaded, live, shapes or [])
@@ -108,7 +111,7 @@ def _amounts(item: OpProfile | NodeProfile) -> dict[str, int | None]:
 
 
 def show(name: str, found: Profile, by: Order | None, top: int) -> None:
-    from pteron.measure.profile import by_cost
+    from pteron.api.profiling.profile import by_cost
 
     out = console()
     out.print(heading(f"{name}: {found.method}", f"on {found.adapter}, medians of {found.calls} calls"))

@@ -6,11 +6,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.console import Console
 
 from pteron.cli.terminal import PIPE_WIDTH
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 Report: TypeAlias = Callable[[str, int, int], None]  # what is being done, steps done, all steps
 
@@ -21,18 +24,24 @@ def progress_console() -> Console:
     return console if console.is_terminal else Console(stderr=True, highlight=False, width=PIPE_WIDTH)
 
 
+def _bar(*columns: ProgressColumn, auto_refresh: bool = True) -> Progress:
+    from rich.progress import Progress
+
+    console = progress_console()
+    hidden = not console.is_terminal
+    return Progress(*columns, console=console, transient=True, disable=hidden, auto_refresh=auto_refresh)
+
+
 @contextmanager
 def steps(first: str) -> Iterator[Report]:
     """Show what a command is doing. The bar is drawn only when it is told something.
 
     So no thread of it runs while a call is timed.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
-    console = progress_console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden, auto_refresh=False) as bar:
+    with _bar(*columns, auto_refresh=False) as bar:
         task = bar.add_task(first, total=None)
         bar.refresh()
 
@@ -45,11 +54,10 @@ def steps(first: str) -> Iterator[Report]:
 @contextmanager
 def conversion_bar() -> Iterator[Callable[[float, str], None]]:
     """A bar that hears of the share of a conversion that is done."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    console = progress_console()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with _bar(*columns) as bar:
         task = bar.add_task("reading", total=1.0)
         yield lambda share, what: bar.update(task, completed=share, description=what)
 
@@ -60,11 +68,10 @@ def loading_bar(model: Path, device: Any) -> Iterator[Callable[[float, str], Non
 
     The function that the block gets shows the current step and its finished share, too.
     """
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+    from rich.progress import BarColumn, DownloadColumn, TextColumn
 
-    console = progress_console()
     columns = (TextColumn("loading {task.description}"), BarColumn(), DownloadColumn(binary_units=True))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with _bar(*columns) as progress:
         total = model.stat().st_size
         task = progress.add_task(model.name, total=total)
         done = threading.Event()
@@ -86,11 +93,10 @@ class PromptBar:
     """Shows how much of the prompt has been read. It disappears when the answer begins."""
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
 
-        console = progress_console()
         columns = (SpinnerColumn(), TextColumn("reading the prompt"), BarColumn(), MofNCompleteColumn())
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._progress = _bar(*columns)
         self._task = self._progress.add_task("prompt", total=None)
 
     def __call__(self, done: int, total: int) -> None:

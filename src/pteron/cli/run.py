@@ -18,8 +18,8 @@ from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, plural, print_json, shape
 
 if TYPE_CHECKING:
+    from pteron.api.method import Method
     from pteron.cli.inputs import Given
-    from pteron.method import Method
 
 
 def run(
@@ -45,11 +45,14 @@ def run(
         raise typer.BadParameter("--random and --ones cannot be used together")
     (prepare_file if _is_file(output) else prepare_folder)(output)
     fill = "random" if random else "ones" if ones else "zeros"
+    from pteron.api.loading import load
     from pteron.cli.inputs import live_shapes, make_inputs
-    from pteron.loading import load
 
     begin = time.perf_counter()
-    with steps(f"loading {model.name}") as report, load(model, data_path=data, device=device) as program:
+    with (
+        steps(f"loading {model.name}") as report,
+        load(model, data_path=data, device=device, methods=()) as program,
+    ):
         common.check_method(method, program.method_names)
         loaded = program.method(method)
         load_seconds = time.perf_counter() - begin

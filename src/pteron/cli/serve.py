@@ -8,13 +8,14 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from socket import socket
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from pteron.cli import common, language, sampling_flags
-from pteron.cli.language import ModelSource, located, opened, ready
+from pteron.cli.language import ModelSource, convert_if_needed, fetch_model, opened
 from pteron.cli.progress import progress_console
 from pteron.cli.sampling_flags import Policy
 from pteron.errors import InputError
@@ -65,6 +66,10 @@ def serve(
     max_connections: Annotated[
         int, typer.Option("--max-connections", min=1, help="Maximum number of open connections.")
     ] = 1000,
+    drain_seconds: Annotated[
+        float,
+        typer.Option("--drain-seconds", min=0, help="How long answers may take to finish after SIGTERM."),
+    ] = 20,
     log_format: Annotated[
         LogForm, typer.Option("--log-format", help="json: one JSON object per line, for each request.")
     ] = LogForm.plain,
@@ -85,7 +90,7 @@ def serve(
     from pteron import server  # fails at once if the extra is not installed
 
     named = _names(models, names)
-    files = [located(model, from_hub) for model in models]
+    files = [fetch_model(model, from_hub) for model in models]
     most_nbytes = None if kv_memory is None else kv_memory << 20
     sources = [
         ModelSource(file, tokenizer, data, device, context, kv_dtype, sessions, most_nbytes, not no_wait)
@@ -105,9 +110,12 @@ def serve(
         "cors": cors or (),
         "allow_special": allow_special,
         "context_policy": policy.value,
-        "limits": server.Limits(body=max_body << 20, connections=max_connections),
+        "limits": server.Limits(
+            body=max_body << 20, connections=max_connections, drain_seconds=drain_seconds
+        ),
     }
-    address = f"http://{host}:{port}"
+    options["sockets"] = _reserved(host, port)  # before a model is loaded, which may take minutes
+    address = f"http://{host}:{options['sockets'][0].getsockname()[1]}"
     if len(models) == 1 and idle_seconds is None and memory is None:
         with _opened(sources[0]) as served:
             say.print(Text(f"{models[0].name} on {served.program.device.name}: {address}"))
@@ -123,6 +131,17 @@ def serve(
     ]
     limit = None if memory is None else memory << 20
     server.serve(on_demand, idle_seconds=idle_seconds, memory=limit, **options)
+
+
+def _reserved(host: str, port: int) -> list[socket]:
+    from pteron.server.connections import reserved
+
+    try:
+        return reserved(host, port)
+    except OSError as error:
+        raise InputError(
+            f"the server cannot listen on {host}:{port} ({error.strerror}): choose another --host or --port"
+        ) from None
 
 
 def _names(models: list[Path], names: list[str] | None) -> list[str]:
@@ -144,7 +163,7 @@ def _opened(source: ModelSource) -> Iterator[LanguageModel | Embedder]:
     """A language model or an embedder."""
     from pteron.llm.embedder import is_embedder, load_embedder
 
-    source = replace(source, model=ready(source.model, source.context))
+    source = replace(source, model=convert_if_needed(source.model, source.context))
     if is_embedder(source.model):
         with load_embedder(source.model, tokenizer=source.tokenizer, device=source.device) as embedder:
             yield embedder

@@ -1,4 +1,4 @@
-"""`pteron tune`: time the routes of a program's nodes, or read a report, and store the fastest."""
+"""`pteron tune`: time the routes of a program's nodes, and store the fastest."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
-    from pteron.measure.trials import Measured
+    from pteron.api.profiling.trials import Measured
 
 
 def tune(
-    model: Annotated[Path | None, typer.Argument(help="A .pte file.")] = None,
+    model: Annotated[Path, typer.Argument(help="A .pte file.")],
     inputs: Annotated[
         list[str] | None,
         typer.Option(
@@ -37,34 +37,20 @@ def tune(
             help="The size of every dynamic dimension. Repeatable. Default: 1, the middle, the maximum.",
         ),
     ] = None,
-    from_report: Annotated[
-        Path | None,
-        typer.Option("--from-report", help="Instead of a file: learn from a report of pteron bench."),
-    ] = None,
     method: common.MethodName = "forward",
     repeat: common.Repeat = 5,
     data: common.DataPaths = None,
     device: common.DeviceName = None,
     as_json: common.AsJson = False,
 ) -> None:
-    """Find the fastest kernels for a .pte file on this device. Later loads use them.
-
-    With --from-report: every program on the report's device uses the kernels that were the fastest at the
-    most similar shapes of the report.
-    """
-    if from_report is not None:
-        if model is not None:
-            raise typer.BadParameter("give a .pte file or --from-report, not both")
-        _tune_from_report(from_report, as_json)
-        return
-    if model is None:
-        raise typer.BadParameter("name a .pte file, or write --from-report FILE")
+    """Find the fastest kernels for a .pte file on this device. Later loads use them."""
+    from pteron.api.loading import load
+    from pteron.api.profiling import trials
     from pteron.cli.inputs import live_shapes, make_inputs
-    from pteron.loading import load
-    from pteron.measure import trials, tuning
+    from pteron.engine.measured import tuning
 
     trial = trials.Trial()
-    loading = partial(load, model, data_path=data, device=device, choice=trial)
+    loading = partial(load, model, data_path=data, device=device, choice=trial, methods=())
     with steps(f"loading {model.name}") as report, loading() as program:
         common.check_method(method, program.method_names)
         adapter = trials.timed_adapter(program.device)
@@ -79,19 +65,6 @@ def tune(
         print_json({"file": str(model), "device": adapter.name, "saved": str(saved), "choices": _json(found)})
     else:
         show(model.name, adapter.name, found, saved)
-
-
-def _tune_from_report(path: Path, as_json: bool) -> None:
-    from pteron.measure.learning import learn
-
-    learned = learn(path)
-    found, saved = list(learned.cases), learned.save()
-    if as_json:
-        print_json(
-            {"file": str(path), "device": learned.device, "saved": str(saved), "choices": _json(found)}
-        )
-    else:
-        show(path.name, learned.device, found, saved)
 
 
 def _json(found: list[Measured]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
-    from pteron.verifying import NodeResult, VerifyReport
+    from pteron.tools.verify import NodeResult, VerifyReport
 
 
 def verify(
@@ -24,14 +24,20 @@ def verify(
     shapes: common.Shapes = None,
     live: common.LiveSize = None,
     seed: common.Seed = 0,
-    method: common.MethodName = "forward",
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method", "-m", help="The method to verify. Default: all; forward if inputs are given."
+        ),
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(
             "--against",
-            metavar="torch|portable|software|ADAPTER",
-            help="What computes each node again. Default: torch if it is installed, else portable: the "
-            "kernels that every device can run. Or another adapter: software, or a part of its name.",
+            metavar="executorch|torch|portable|software|ADAPTER",
+            help="What computes each node again. Default: ExecuTorch's own kernels if they are installed, "
+            "else torch, else portable: the kernels that every device can run. Or another adapter: software, "
+            "or a part of its name.",
         ),
     ] = None,
     reference: Annotated[
@@ -51,19 +57,25 @@ def verify(
     as_json: common.AsJson = False,
 ) -> None:
     """Compute every node of a .pte file again, by a reference, and compare. Exit code 1: a node is wrong."""
+    from pteron.api.loading import load
     from pteron.cli.inputs import live_shapes, make_inputs
-    from pteron.loading import load
-    from pteron.verifying import verify as run
+    from pteron.tools.verify import verify as run
 
     prepare_folder(save)
-    with steps(f"loading {model.name}") as report, load(model, data_path=data, device=device) as program:
-        common.check_method(method, program.method_names)
-        loaded = program.method(method)
+    with (
+        steps(f"loading {model.name}") as report,
+        load(model, data_path=data, device=device, methods=()) as program,
+    ):
         given = None
         if inputs or shapes or live is not None:
+            method = method or "forward"
+            common.check_method(method, program.method_names)
+            loaded = program.method(method)
             sizes = live_shapes(loaded, live, shapes or [])
             made = make_inputs(loaded, inputs or [], sizes, "random", seed)
             given = [item.value for item in made.values()]
+        elif method is not None:
+            common.check_method(method, program.method_names)
         found = run(
             program,
             reference,
@@ -89,8 +101,11 @@ def show(name: str, found: VerifyReport, top: int) -> None:
     verdict = ("every result is right", "bold green") if found.ok else (wrong, "bold red")
     out.print(Text.assemble((name, "bold"), f" on {found.adapter}: ", verdict))
     results, shapes = plural(len(verified), "result"), plural(len(found.shapes), "live shape")
-    references = " and ".join(sorted({result.reference for result in verified}))
-    out.print(Text(f"  {results} of nodes verified at {shapes}, against {references or 'nothing'}"))
+    out.print(Text(f"  {results} verified at {shapes}"))
+    for reference, count in found.references.items():
+        out.print(Text(f"  {count} against {reference}"))
+    for note in found.notes:
+        out.print(Text(f"  {note}"))
     if found.first_bad is not None:
         out.print(Text())
         out.print(heading("the first wrong node"))
@@ -110,7 +125,7 @@ def show(name: str, found: VerifyReport, top: int) -> None:
 def _row(result: NodeResult) -> tuple[Text, ...]:
     return (
         Text(f"  {result.share:.3g}", style="red" if result.is_bad else ""),
-        Text(f"node {result.index}"),
+        Text(f"node {result.index}" if result.kernels else "whole method"),
         Text(result.op),
         Text(" + ".join(result.kernels)),
         Text(" ".join(str(list(shape)) for shape in result.reads), style="dim"),

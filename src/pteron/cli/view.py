@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from pteron._util.extras import needs
 from pteron.cli import common
 from pteron.cli.progress import progress_console
-from pteron.extras import needs
 
 MOST_FILES = 2
 
@@ -30,8 +30,8 @@ def view(
     if len(models) > MOST_FILES:
         raise typer.BadParameter(f"{len(models)} files are given: the page shows one, or compares two")
     with needs("view", "to show the page"):
-        from pteron.viewing.view_server import serve_page
-    from pteron.viewing.viewer import Viewer
+        from pteron.tools.viewer.view_server import serve_page
+    from pteron.tools.viewer.viewer import Viewer
 
     def ready(address: str) -> None:
         names = " and ".join(model.name for model in models)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from pteron._util.distinct_files import refuse_inputs
 from pteron.cli import common, language
 from pteron.cli.arguments import split_name
-from pteron.cli.language import located, ready
+from pteron.cli.language import convert_if_needed, fetch_model
 from pteron.cli.output_places import prepare_folder
 from pteron.cli.progress import progress_console
 from pteron.cli.terminal import print_json
@@ -63,9 +64,10 @@ def web(
     from pteron.web.site import write_site
 
     say = progress_console()
+    source = fetch_model(model, from_hub)
+    refuse_inputs(folder, [source, *(data or []), *([tokenizer] if tokenizer else [])])
     prepare_folder(folder)
-    source = located(model, from_hub)
-    file = ready(source, context)
+    file = convert_if_needed(source, context)
     write_site(
         file,
         folder,

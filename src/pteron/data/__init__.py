@@ -4,13 +4,22 @@
 continues where it stopped. `pteron.ray` and `pteron.spark` use the same mapper.
 """
 
-from pteron.extras import needs
+from pteron._util.extras import needs
 
 with needs("data", "to read and write tables"):
     import pyarrow  # noqa: F401
 
-from pteron.data.job import FileJob, run_job
+from pteron.data.job import FileJob, JobResult, check_job, run_job
 from pteron.data.readers import open_table
 from pteron.data.row_mappers import MapOptions, RowMapper, open_mapper
 
-__all__ = ["FileJob", "MapOptions", "RowMapper", "open_mapper", "open_table", "run_job"]
+__all__ = [
+    "FileJob",
+    "JobResult",
+    "MapOptions",
+    "RowMapper",
+    "check_job",
+    "open_mapper",
+    "open_table",
+    "run_job",
+]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pteron.api.method_info import IOInfo
 from pteron.errors import RowError
-from pteron.method_info import IOInfo
 
 
 def column_type(info: IOInfo) -> pa.DataType:

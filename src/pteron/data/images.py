@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from pteron._util.extras import needs
+from pteron.api.method_info import IOInfo
 from pteron.errors import InputError
-from pteron.extras import needs
-from pteron.method_info import IOInfo
 
 
 def image_array(

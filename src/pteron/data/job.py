@@ -10,13 +10,22 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
+from pteron.api.mapping.row_tables import rows_of
 from pteron.data.arrow_columns import result_columns
+from pteron.data.output_rules import (
+    ARRAYS,
+    check_arrays,
+    check_columns,
+    check_names,
+    check_places,
+    refuse_finished,
+)
 from pteron.data.part_files import SUFFIXES, PartFolder
 from pteron.data.readers import TableReader, identity
 from pteron.data.row_mappers import MapOptions, RowMapper, options_digest
 from pteron.errors import InputError, RowError
-from pteron.mapping.row_tables import rows_of
 
+ERROR = pa.field("error", pa.string())
 Mode: TypeAlias = Literal["fail", "skip", "column"]
 PART_ROWS = 10_000
 PART_PROMPTS = 100  # an answer takes seconds: an interrupted run should not lose hours
@@ -30,6 +39,8 @@ class FileJob:
         column `error` with the reason.
     keep: the columns of the input that the output has too. Default: see `TableReader.kept`.
     part_rows: the rows of a part. Default: 10,000, or 100 prompts of a language model.
+    restart: do not continue an interrupted run: remove its parts.
+    overwrite: replace a finished output.
     """
 
     source: Path
@@ -39,6 +50,7 @@ class FileJob:
     keep: tuple[str, ...] | None = None
     part_rows: int | None = None
     restart: bool = False
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
         suffix = self.output.suffix.lower()
@@ -62,19 +74,60 @@ class FileJob:
         return self.output if self.is_folder else self.output.with_name(f"{self.output.name}.parts")
 
 
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """The rows of the input that are done, how many of them by earlier runs, and this run's bad ones."""
+
+    rows: int
+    earlier_rows: int
+    bad_rows: int
+
+
+def check_job(job: FileJob, reader: TableReader) -> None:
+    """Refuse what cannot be read or written, before a model is loaded."""
+    check_places(job.source, (job.output, job.parts))
+    if not job.overwrite and (PartFolder(job.parts).is_finished if job.is_folder else job.output.exists()):
+        refuse_finished(job.output)
+    check_columns((*job.options.named_columns, *kept_columns(job, reader)), reader.schema.names)
+    check_arrays(job.output.suffix.lower(), _fields_beside(job, reader))
+
+
 def run_job(
     job: FileJob,
     reader: TableReader,
     mapper: RowMapper,
     progress: Callable[[int, int], None] = lambda *_: None,
-) -> int:
-    """Run a job, or the rest of it. Returns the number of bad rows of this run.
+) -> JobResult:
+    """Run a job, or the rest of it.
 
     progress: called with the number of finished rows, and of those that an earlier run has finished.
     """
+    check_job(job, reader)
     check_names(kept_columns(job, reader), added_columns(mapper, job.on_error))
+    check_arrays(job.output.suffix.lower(), _fields_beside(job, reader), mapper.fields)
     folder = PartFolder(job.parts)
-    manifest = {
+    restart = job.restart or folder.is_finished
+    with folder.begun(_manifest(job, reader, mapper), restart) as number:
+        start, rows, bad = number * job.rows_of_part, 0, 0
+        for table, results in _finished(job, reader, mapper, start, progress):
+            rows += len(results)
+            bad += sum(isinstance(result, RowError) for result in results)
+            folder.write(number, _part(job, mapper, table, results))
+            number += 1
+        if number == 0:
+            folder.write(0, _part(job, mapper, _no_rows(job, reader), []))
+    if job.is_folder:
+        folder.mark_finished()
+    elif job.output.exists() and not job.overwrite:  # it was not when the work began
+        refuse_finished(job.output)
+    else:
+        folder.finish(job.output)
+    return JobResult(start + rows, start, bad)
+
+
+def _manifest(job: FileJob, reader: TableReader, mapper: RowMapper) -> dict[str, Any]:
+    """What the parts of a run depend on."""
+    return {
         "input": identity(job.source),
         "model": mapper.digest,
         "options": options_digest(job.options),
@@ -83,28 +136,23 @@ def run_job(
         # A run that failed at a bad row may continue without it: its parts are the same.
         "--on-error": "column" if job.on_error == "column" else "no column",
     }
-    with folder.begun(manifest, job.restart) as number:
-        bad = 0
-        for table, results in _finished(job, reader, mapper, number * job.rows_of_part, progress):
-            bad += sum(isinstance(result, RowError) for result in results)
-            folder.write(number, _part(job, mapper, table, results))
-            number += 1
-        if number == 0:
-            folder.write(0, _part(job, mapper, _no_rows(job, reader), []))
-    if not job.is_folder:
-        folder.finish(job.output)
-    return bad
+
+
+def _fields_beside(job: FileJob, reader: TableReader) -> list[pa.Field]:
+    """The columns of the output that are not results."""
+    kept = [reader.schema.field(name) for name in kept_columns(job, reader)]
+    return [*kept, ERROR] if job.on_error == "column" else kept
 
 
 def added_columns(mapper: RowMapper, on_error: Mode) -> list[str]:
-    return [field.name for field in mapper.fields] + (["error"] if on_error == "column" else [])
+    return [field.name for field in mapper.fields] + ([ERROR.name] if on_error == "column" else [])
 
 
 def kept_columns(job: FileJob, reader: TableReader) -> tuple[str, ...]:
     """The columns of the input that the output has too. Arrays have only the results."""
     if job.keep is not None:
         return job.keep
-    return () if job.output.suffix.lower() in (".npy", ".npz") else reader.kept
+    return () if job.output.suffix.lower() in ARRAYS else reader.kept
 
 
 def _finished(
@@ -126,21 +174,6 @@ def _finished(
             results = []
     if results:
         yield kept.take(len(results)), results
-
-
-def check_columns(wanted: Sequence[str], there: Sequence[str]) -> None:
-    """Refuse a table without a column: this is no fault of single rows."""
-    missing = [name for name in wanted if name not in there]
-    if missing:
-        raise InputError(f"there is no column {missing[0]!r}; the columns are {', '.join(there)}")
-
-
-def check_names(kept: Sequence[str], added: Sequence[str]) -> None:
-    """Refuse an output with two columns of one name before anything is computed."""
-    for name in added:
-        if name in kept:
-            others = " ".join(f"--keep {other}" for other in kept if other != name) or "--keep ''"
-            raise InputError(f"the input has a column {name!r}, as the results do: do not keep it ({others})")
 
 
 class KeptRows:
@@ -181,7 +214,7 @@ def _part(job: FileJob, mapper: RowMapper, kept: pa.Table, results: list[Any]) -
     fields = list(mapper.fields)
     columns = result_columns(fields, results)
     if job.on_error == "column":
-        fields.append(pa.field("error", pa.string()))
+        fields.append(ERROR)
         texts = [str(r.reason) if isinstance(r, RowError) else None for r in results]
         columns.append(pa.array(texts, pa.string()))
     table = pa.Table.from_arrays([*kept.columns, *columns], schema=pa.schema([*kept.schema, *fields]))

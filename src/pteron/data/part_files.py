@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,10 +19,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from pteron.api.mapping.row_tables import arrow_values, as_array
 from pteron.errors import InputError
-from pteron.mapping.row_tables import arrow_values, as_array
 
 MANIFEST = "_manifest.json"  # tools that read folders of tables ignore such a name
+FINISHED = "finished"  # in a manifest: the folder has all rows
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".npy", ".npz")
 
 
@@ -58,24 +58,23 @@ class PartFolder:
             yield number
         except BaseException:
             if not self.parts():
-                (self.path / MANIFEST).unlink()
+                self._stored.unlink()
                 if not had_folder:
                     with suppress(OSError):  # somebody has put a file there
                         self.path.rmdir()
             raise
 
     def _begin(self, manifest: dict[str, Any], restart: bool) -> int:
-        stored = self.path / MANIFEST
-        if restart and stored.exists():
-            shutil.rmtree(self.path)
-        if not stored.exists() and self.path.exists() and any(self.path.iterdir()):
+        is_ours = self._stored.exists()
+        if restart and is_ours:
+            self._remove()
+        elif not is_ours and self.path.exists() and any(self.path.iterdir()):
             raise InputError(f"{self.path} is not empty and has no {MANIFEST}: choose another output")
         if not self.parts():  # there is nothing to continue
             self.path.mkdir(parents=True, exist_ok=True)
-            with replacing(stored) as temporary:
-                temporary.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+            self._write_manifest(manifest)
             return 0
-        before = json.loads(stored.read_text(encoding="utf-8"))
+        before = self._read_manifest()
         changed = [key for key in manifest if before.get(key) != manifest[key]]
         if changed:
             raise InputError(
@@ -101,7 +100,39 @@ class PartFolder:
     def finish(self, output: Path) -> None:
         """Join the parts into one file, and remove the folder."""
         join(self.parts(), output)
-        shutil.rmtree(self.path)
+        self._remove()
+
+    def _remove(self) -> None:
+        """Remove what a run has written. Other files in the folder stay, and the folder with them."""
+        for path in (*self.path.glob("part-*.parquet"), *self.path.glob(".part-*.tmp")):
+            path.unlink()
+        self._stored.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path.rmdir()
+
+    @property
+    def _stored(self) -> Path:
+        return self.path / MANIFEST
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all rows of the input are done."""
+        return bool(self._read_manifest().get(FINISHED))
+
+    def mark_finished(self) -> None:
+        self._write_manifest({**self._read_manifest(), FINISHED: True})
+
+    def _read_manifest(self) -> dict[str, Any]:
+        """The manifest. One that is damaged is as good as that of another run."""
+        with suppress(FileNotFoundError, NotADirectoryError, ValueError):
+            found = json.loads(self._stored.read_text(encoding="utf-8"))
+            if isinstance(found, dict):
+                return found
+        return {}
+
+    def _write_manifest(self, manifest: dict[str, Any]) -> None:
+        with replacing(self._stored) as temporary:
+            temporary.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 
 def join(parts: Sequence[Path], output: Path) -> None:

@@ -6,6 +6,7 @@ of a `.npz` file are read whole.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ KINDS = ".parquet, .csv, .jsonl, .npy, .npz, a folder of Parquet files or a fold
 
 class TableReader(Protocol):
     count: int | None  # of the rows, if it is known before they are read
+    schema: pa.Schema  # of the columns, as far as it is known before they are read
     kept: tuple[str, ...]  # the columns that an output has too, unless others are named
 
     def batches(self, start: int) -> Iterator[pa.RecordBatch]:
@@ -66,11 +68,14 @@ def _open_folder(path: Path) -> TableReader:
     return ImageReader(path, images)
 
 
-def identity(path: Path) -> list[list[Any]]:
-    """The name, size and time of change of each file. It changes when the input does."""
-    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-    stats = [(file, file.stat()) for file in files]
-    return [[file.name, stat.st_size, stat.st_mtime_ns] for file, stat in stats]
+def identity(path: Path) -> str:
+    """A digest of the contents, and in a folder also of the names. Times of change do not count."""
+    digest = hashlib.sha256()
+    for file in [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file()):
+        name = "" if file == path else file.relative_to(path).as_posix()
+        with file.open("rb") as contents:
+            digest.update(f"{len(name)} {name}".encode() + hashlib.file_digest(contents, "sha256").digest())
+    return digest.hexdigest()
 
 
 @contextmanager
@@ -87,7 +92,8 @@ class ParquetReader:
         self._paths = paths
         self._counts = [pyarrow.parquet.read_metadata(path).num_rows for path in paths]
         self.count: int | None = sum(self._counts)
-        self.kept = tuple(pyarrow.parquet.read_schema(paths[0]).names)
+        self.schema: pa.Schema = pyarrow.parquet.read_schema(paths[0])
+        self.kept = tuple(self.schema.names)
 
     def batches(self, start: int) -> Iterator[pa.RecordBatch]:
         for path, count in zip(self._paths, self._counts, strict=True):
@@ -117,7 +123,8 @@ class StreamReader:
         self._open = open_stream
         self.count: int | None = None
         with open_stream(path) as stream:
-            self.kept = tuple(stream.schema.names)
+            self.schema: pa.Schema = stream.schema
+        self.kept = tuple(self.schema.names)
 
     def batches(self, start: int) -> Iterator[pa.RecordBatch]:
         with _said_of(self._path), self._open(self._path) as stream:
@@ -133,6 +140,8 @@ class ArrayReader:
             raise ValueError(f"its arrays should have one length, but they have {lengths}")
         self._arrays = arrays
         self.count: int | None = next(iter(lengths.values()))
+        columns = {name: _arrow_array(array[:1]) for name, array in arrays.items()}
+        self.schema = pa.schema([(name, column.type) for name, column in columns.items()])
         self.kept: tuple[str, ...] = ()
 
     def batches(self, start: int) -> Iterator[pa.RecordBatch]:
@@ -154,6 +163,7 @@ class ImageReader:
         self._folder = folder
         self._paths = paths
         self.count: int | None = len(paths)
+        self.schema = pa.schema([("path", pa.string()), ("image", pa.string())])
         self.kept: tuple[str, ...] = ("path",)
 
     def batches(self, start: int) -> Iterator[pa.RecordBatch]:

@@ -13,17 +13,19 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from pteron.api.loading import load
+from pteron.api.program import Program
 from pteron.data.arrow_columns import column_type
 from pteron.data.images import image_array
-from pteron.errors import InputError, PteronError, RowError
-from pteron.llm import Embedder, LanguageModel, Tokenizer, load_embedder
+from pteron.errors import DeviceError, InputError, OutOfMemory, PteronError, RowError
+from pteron.llm import Embedder, LanguageModel, Stream, Tokenizer, load_embedder
 from pteron.llm import load as load_language_model
+from pteron.llm.batch import outcomes
 from pteron.llm.companions import Companions
 from pteron.llm.embedder import is_embedder
+from pteron.llm.generate import Piece, collect
 from pteron.llm.model_files import is_source, model_file
 from pteron.llm.tokenizer import prompt_worker
-from pteron.loading import load
-from pteron.program import Program
 
 PROMPTS = 64  # that a language model gets at once; it runs as many of them together as it can
 
@@ -44,6 +46,7 @@ class MapOptions:
         mean: What is subtracted from each colour channel, after it was scaled to 0..1.
         std: What each colour channel is then divided by.
         prompt: The column with prompts for a language model.
+        raw: Texts are continued as they are, without the model's chat template.
         generation: The options of the language model (see `Sampling` and `AnswerOptions`).
         tokenizer: A `tokenizer.json`. Default: the one in the model or beside it.
     """
@@ -59,6 +62,7 @@ class MapOptions:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     prompt: str | None = None
+    raw: bool = False
     generation: Mapping[str, Any] = field(default_factory=dict)
     tokenizer: str | None = None
 
@@ -117,7 +121,7 @@ class ProgramMapper:
 
     @classmethod
     def of_program(cls, path: Path, options: MapOptions) -> ProgramMapper:
-        program = load(path, device=_first_device(options))
+        program = load(path, device=_first_device(options), methods=[options.method])
         try:
             made = cls(program, options, program)
             if options.text is not None:
@@ -219,7 +223,7 @@ def _tokens_of(tokenizer: Tokenizer, most: int, options: MapOptions, row: Mappin
 
 
 class PromptMapper:
-    """A language model on prompts: texts, or lists of messages."""
+    """A language model on prompts: lists of messages, or texts. A text is a message unless `raw`."""
 
     def __init__(self, path: Path, options: MapOptions) -> None:
         self._model: LanguageModel = load_language_model(
@@ -236,30 +240,51 @@ class PromptMapper:
             yield from self._answers(number, some)
             number += len(some)
 
-    def _answers(self, first: int, rows: list[Mapping[str, Any]]) -> list[Any]:
-        answers: dict[int, Any] = {}
-        prompts: dict[int, Any] = {}
+    def _answers(self, first: int, rows: list[Mapping[str, Any]]) -> Iterator[Any]:
+        """A result per row, as soon as it and those before it are there. Who fails does not stop others."""
+        streams: dict[int, Stream] = {}
+        results: dict[int, Any] = {}
         for number, row in enumerate(rows, first):
             try:
-                prompts[number] = self._model.encode(_prompt(row, self._options.prompt or ""))
+                streams[number] = self._model.stream(self._prompt(row), **self._options.generation)
             except PteronError as error:
-                answers[number] = RowError(number, error)
-        made = self._model.generate(list(prompts.values()), **self._options.generation) if prompts else []
-        for number, answer in zip(prompts, made, strict=True):
-            answers[number] = (answer.text, answer.finish_reason)
-        return [answers[number] for number in range(first, first + len(rows))]
+                results[number] = _row_error(number, error)
+        numbers = list(streams)
+        pieces: dict[int, list[Piece]] = {number: [] for number in numbers}
+        following = first
+        for place, item in outcomes(self._model, list(streams.values())):
+            number = numbers[place]
+            if isinstance(item, Exception):
+                results[number] = _row_error(number, item)
+            else:
+                pieces[number].append(item)
+                if item.finish_reason:
+                    answer = collect(pieces.pop(number))
+                    results[number] = answer.text, answer.finish_reason
+            while following in results:
+                yield results[following]
+                following += 1
+        yield from (results[number] for number in range(following, first + len(rows)))
+
+    def _prompt(self, row: Mapping[str, Any]) -> Any:
+        column = self._options.prompt or ""
+        prompt = _value(row, column)
+        if isinstance(prompt, str):
+            is_text = self._options.raw or self._model.chat_template is None
+            return prompt if is_text else [{"role": "user", "content": prompt}]
+        if isinstance(prompt, (list, np.ndarray)) and len(prompt) and isinstance(prompt[0], Mapping):
+            return list(prompt)
+        raise InputError(f"column {column!r}: expected a text or messages, {_instead(prompt)}")
 
     def close(self) -> None:
         self._model.close()
 
 
-def _prompt(row: Mapping[str, Any], column: str) -> Any:
-    prompt = _value(row, column)
-    if isinstance(prompt, str):
-        return prompt
-    if isinstance(prompt, (list, np.ndarray)) and len(prompt) and isinstance(prompt[0], Mapping):
-        return list(prompt)
-    raise InputError(f"column {column!r}: expected a text or messages, {_instead(prompt)}")
+def _row_error(number: int, error: Exception) -> RowError:
+    """The error of a row. A device that has failed is not the row's fault."""
+    if isinstance(error, (DeviceError, OutOfMemory)) or not isinstance(error, PteronError):
+        raise error
+    return RowError(number, error)
 
 
 def options_digest(options: MapOptions) -> str:

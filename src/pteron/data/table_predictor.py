@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pteron.api.mapping.row_tables import rows_of
 from pteron.data.arrow_columns import result_columns
-from pteron.data.job import Mode, added_columns, check_columns, check_names
+from pteron.data.job import Mode, added_columns
+from pteron.data.output_rules import check_columns, check_names
 from pteron.data.row_mappers import MapOptions, open_mapper
 from pteron.errors import InputError, RowError
-from pteron.mapping.row_tables import rows_of
 
 
 class TablePredictor:

@@ -57,7 +57,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import `convert` at first use: it needs packages that a model does not need to run."""
     if name == "convert":
-        from pteron.extras import needs
+        from pteron._util.extras import needs
 
         with needs("llm", "to convert a model"):
             from pteron.llm.gguf import convert

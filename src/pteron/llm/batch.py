@@ -152,7 +152,15 @@ class Batch:
 
 
 def run_all(model: LanguageModel, streams: Sequence[Stream]) -> Iterator[tuple[int, Piece]]:
-    """Run streams to their ends. Gives each piece with the number of its stream, as they come.
+    """Run streams to their ends. Gives each piece with the number of its stream, as they come."""
+    for number, item in outcomes(model, streams):
+        if isinstance(item, Exception):
+            raise item
+        yield number, item
+
+
+def outcomes(model: LanguageModel, streams: Sequence[Stream]) -> Iterator[tuple[int, Piece | Exception]]:
+    """As `run_all`, but a stream that fails gives its error, and the others go on.
 
     As many run together as the program takes in one call. The others wait.
     """
@@ -166,8 +174,6 @@ def run_all(model: LanguageModel, streams: Sequence[Stream]) -> Iterator[tuple[i
             if not len(batch):
                 return
             for stream, item in batch.step():
-                if isinstance(item, Exception):
-                    raise item
                 yield numbers[stream], item
     finally:
         batch.close()

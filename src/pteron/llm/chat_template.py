@@ -8,8 +8,8 @@ from functools import cached_property
 from importlib.util import find_spec
 from typing import Any, TypeAlias
 
+from pteron._util.extras import missing
 from pteron.errors import InputError, PteronError
-from pteron.extras import missing
 from pteron.llm.bounded import Worker, WorkFailed
 from pteron.llm.tokenizer import prompt_worker
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pteron.api.program import Program
 from pteron.errors import FormatError, InputError
 from pteron.llm.bounded import Worker
 from pteron.llm.decoder import Decoder
 from pteron.llm.tokenizer import Tokenizer, special_tokens
-from pteron.program import Program
 
 TOKENIZER, TEMPLATE, DESCRIPTION = "pteron.tokenizer.json", "pteron.chat_template", "pteron.model.json"
 TOOL_TEMPLATE = "pteron.chat_template.tool_use"

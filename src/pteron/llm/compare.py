@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pteron._util.extras import needs
+from pteron._util.notebook_bar import NotebookBar
 from pteron.errors import InputError
-from pteron.extras import needs
 from pteron.llm.model import LanguageModel, load
 from pteron.llm.model_files import is_source
-from pteron.notebook_bar import NotebookBar
 
 Row = np.ndarray[Any, Any]
 

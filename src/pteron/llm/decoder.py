@@ -1,4 +1,8 @@
-"""The program of a language model: it takes tokens and a position, and returns the next token's logits."""
+"""The program of a language model: it takes tokens and a position, and returns the next token's logits.
+
+Most programs have one method for all numbers of tokens, `forward`. Others have two that share their KV
+caches: `prefill` for several tokens, and `decode` for one.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,12 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from pteron.api.method_info import IOInfo
+from pteron.api.program import Program
+from pteron.api.segmented_method import SegmentedMethod
+from pteron.engine.staging import Pending
+from pteron.engine.state import Part, State, first_positions
 from pteron.errors import InputError, UnsupportedError
-from pteron.gpu.staging import Pending
-from pteron.gpu.state import Part, State, first_positions
-from pteron.method_info import IOInfo
-from pteron.program import Program
-from pteron.segmented_method import SegmentedMethod
 
 T = TypeVar("T")
 Row: TypeAlias = np.ndarray[Any, Any]
@@ -36,25 +40,59 @@ class Segment(NamedTuple, Generic[T]):
     look: Callable[[Row], T] = copied  # type: ignore[assignment]
 
 
-class Decoder:
-    """`forward(tokens [1, S], input_pos [1])` with a KV cache, for any S up to the maximum."""
+class TokenMethod:
+    """A method with the inputs tokens [1, S] and input_pos [1], or one position for each token."""
 
-    def __init__(self, program: Program, context_length: int | None = None) -> None:
-        self.program = program
-        self.method = program.method("forward")
-        tokens, positions = self._check_inputs(self.method.inputs)
+    def __init__(self, program: Program, name: str) -> None:
+        self.method = program.method(name)
+        tokens, positions = _check_inputs(name, self.method.inputs)
         self.max_length: int = tokens.max_shape[1]
         self.is_static = 1 not in tokens.dynamic_dims
-        if self.is_static and self.max_length != 1:
-            raise UnsupportedError(
-                f"forward takes exactly {self.max_length} tokens: export it with a dynamic sequence length"
-            )
         self._one_position_per_token = positions.max_shape[0] == self.max_length > 1
+
+    def inputs(self, tokens: Sequence[int], position: int) -> tuple[Row, ...]:
+        # The GPU's integers have 32 bits. They need no conversion, and no check.
+        count = len(tokens) if self._one_position_per_token else 1
+        return np.array([tokens], np.int32), np.arange(position, position + count, dtype=np.int32)
+
+
+def token_methods(program: Program) -> tuple[TokenMethod, TokenMethod]:
+    """The method for one token, and that for several. Mostly it is the same."""
+    if "forward" not in program.method_names and {"prefill", "decode"} <= set(program.method_names):
+        if not program.shares_state:
+            raise UnsupportedError(
+                "prefill and decode have KV caches of their own: export the program again with "
+                "MemoryPlanningPass(share_mutable_buffers=True), so that one reads what the other has written"
+            )
+        one, several = TokenMethod(program, "decode"), TokenMethod(program, "prefill")
+        return (one, one) if several.is_static and several.max_length > 1 else (one, several)
+    one = TokenMethod(program, "forward")
+    return one, one
+
+
+class Decoder:
+    """Runs the next tokens of a conversation: one or several, up to the maximum."""
+
+    def __init__(
+        self, program: Program, context_length: int | None = None, capacity: int | None = None
+    ) -> None:
+        """capacity: the positions of the KV caches, if they are not as the file says."""
+        self.program = program
+        self._one, self._several = token_methods(program)
+        self.method = self._one.method
+        self.max_length = self._several.max_length
+        if self._one.is_static and self._one.max_length != 1:
+            raise UnsupportedError(
+                f"{self.method.graph.name} takes exactly {self._one.max_length} tokens: export it with a "
+                "dynamic sequence length"
+            )
         self.vocab_size: int = self.method.outputs[0].max_shape[-1]
         self.bos_id: int | None = self._constant("get_bos_id", None)
         self.eos_ids = frozenset(_as_tuple(self._constant("get_eos_ids", ())))
-        self._capacity: int = self._constant("get_max_context_len", None) or self._constant(
-            "get_max_seq_len", self.max_length
+        self._capacity: int = (
+            capacity
+            or self._constant("get_max_context_len", None)
+            or self._constant("get_max_seq_len", self.max_length)
         )
         if context_length is not None and not 1 <= context_length <= self._capacity:
             raise InputError(
@@ -68,24 +106,12 @@ class Decoder:
         # The most conversations that can have KV caches. None: any number.
         self.slots: int | None = self._many.graph.slot_count if self._many else None
 
-    @staticmethod
-    def _check_inputs(inputs: Sequence[IOInfo]) -> tuple[IOInfo, IOInfo]:
-        shapes = [i.max_shape for i in inputs]
-        if len(shapes) != 2 or len(shapes[0]) != 2 or shapes[0][0] != 1 or len(shapes[1]) != 1:
-            found = ", ".join(f"{i.dtype}{list(i.max_shape)}" for i in inputs)
-            raise UnsupportedError(
-                "a language model has forward(tokens [1, S], input_pos [1]) and a KV cache inside, but this "
-                f"program has forward({found}). `pteron run` and pteron.load run any program. For an "
-                "embedder, use pteron.llm.load_embedder or `pteron embed`."
-            )
-        return inputs[0], inputs[1]
-
     def _constant(self, name: str, default: Any) -> Any:
         """The value of a constant method, which stores metadata."""
         return self.program.method(name)() if name in self.program.method_names else default
 
     def new_state(self) -> State:
-        return self.method.new_state()
+        return self.program.new_state() if self.program.shares_state else self.method.new_state()
 
     @property
     def free_states(self) -> int | None:
@@ -107,9 +133,10 @@ class Decoder:
 
     def start(self, segment: Segment[T]) -> Pending[T]:
         """Start the run of the next tokens of one conversation. The result is what its `look` returns."""
-        inputs = self._inputs(segment.tokens, segment.position)
+        used = self._one if len(segment.tokens) == 1 else self._several
+        inputs = used.inputs(segment.tokens, segment.position)
         look = partial(self._look, segment.look)
-        return self.method.submit_and_look(inputs, look, state=segment.state)
+        return used.method.submit_and_look(inputs, look, state=segment.state)
 
     def logits_many(self, segments: Sequence[Segment[T]]) -> list[T]:
         """Run the next tokens of up to `segments` conversations, of up to `max_length` tokens in total.
@@ -121,17 +148,28 @@ class Decoder:
             raise InputError(f"logits_many takes 1 to {self.segments} segments, got {len(segments)}")
         if self._many is None:
             return [self.start(segment).result() for segment in segments]
-        calls = [(self._inputs(s.tokens, s.position), s.state) for s in segments]
+        calls = [(self._one.inputs(s.tokens, s.position), s.state) for s in segments]
         looks = [partial(self._look, s.look) for s in segments]
         return self._many.submit_many_and_look(calls, looks).result()
 
-    def _inputs(self, tokens: Sequence[int], position: int) -> tuple[Row, ...]:
-        # The GPU's integers have 32 bits. They need no conversion, and no check.
-        count = len(tokens) if self._one_position_per_token else 1
-        return np.array([tokens], np.int32), np.arange(position, position + count, dtype=np.int32)
+    def inputs(self, tokens: Sequence[int], position: int) -> tuple[Row, ...]:
+        """The inputs of a call of `method` with these tokens."""
+        return self._one.inputs(tokens, position)
 
     def _look(self, look: Callable[[Row], T], outputs: list[Row]) -> T:
         return look(outputs[0].reshape(-1, self.vocab_size)[-1])
+
+
+def _check_inputs(name: str, inputs: Sequence[IOInfo]) -> tuple[IOInfo, IOInfo]:
+    shapes = [i.max_shape for i in inputs]
+    if len(shapes) != 2 or len(shapes[0]) != 2 or shapes[0][0] != 1 or len(shapes[1]) != 1:
+        found = ", ".join(f"{i.dtype}{list(i.max_shape)}" for i in inputs)
+        raise UnsupportedError(
+            f"a language model has {name}(tokens [1, S], input_pos [1]) and a KV cache inside, but this "
+            f"program has {name}({found}). `pteron run` and pteron.load run any program. For an "
+            "embedder, use pteron.llm.load_embedder or `pteron embed`."
+        )
+    return inputs[0], inputs[1]
 
 
 def _as_tuple(value: Any) -> tuple[int, ...]:

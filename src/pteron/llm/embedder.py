@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pteron.devices import Adapter, Device
+from pteron.api.loading import load as load_program
+from pteron.api.loading import portable_source
+from pteron.api.method_info import IOInfo
+from pteron.api.program import Program
+from pteron.engine.devices.opening import Adapter, Device
 from pteron.errors import FormatError, InputError, UnsupportedError
 from pteron.llm.companions import DESCRIPTION, Companions
 from pteron.llm.model_files import model_file
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker
-from pteron.loading import load as load_program
-from pteron.loading import portable_source
-from pteron.method_info import IOInfo
-from pteron.program import Program
 from pteron.pte import ProgramFile
 
 Vectors = NDArray[np.float32]

@@ -13,8 +13,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from pteron.engine.staging import Pending
 from pteron.errors import PteronError
-from pteron.gpu.staging import Pending
 from pteron.llm.candidates import Candidates
 from pteron.llm.chat_template import Message
 from pteron.llm.context import ContextWindow
@@ -330,16 +330,25 @@ class Answer:
         """Run what the session does not know yet. Returns the last look; None if it was cancelled."""
         known = session.common_prefix(tokens)
         session.rewind(known)
+        if known == len(tokens):
+            return self._look(session.end_logits)
         chunk = self._options.prefill_chunk or len(tokens)
+        last: list[Row] = []
+
+        def look(logits: Row) -> Seen:
+            last[:] = [logits.copy()]
+            return self._look(logits)
+
         self.reading = tokens
         try:
             while len(session.tokens) < len(tokens):
                 done = len(session.tokens)
-                seen = yield Run(session, tokens[done : done + chunk], self._look)
+                seen = yield Run(session, tokens[done : done + chunk], look)
                 if seen is None:
                     return None
                 if self._options.on_prefill:
                     self._options.on_prefill(len(session.tokens) - known, len(tokens) - known)
+            session.end_prompt(*last)
             return seen
         finally:
             self.reading = None

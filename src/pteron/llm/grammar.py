@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from pteron._util.extras import needs
 from pteron.errors import InputError, UnsupportedError
-from pteron.extras import needs
 from pteron.llm.bounded import Bounds, OutOfBounds, WorkFailed
 from pteron.llm.candidates import Candidates
 from pteron.llm.prompt_process import Refused, error_of, matcher, vocabulary

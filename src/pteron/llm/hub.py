@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pteron._util.extras import needs
 from pteron.errors import InputError, PteronError
-from pteron.extras import needs
 
 # As for llama.cpp: which file of a repository with several quantisations is taken.
 PREFERRED = "Q4_K_M"

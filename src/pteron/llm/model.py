@@ -10,13 +10,18 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Unpack, cast, overload
 
-from pteron.devices import Adapter, Device
+from pteron._util.notebook_bar import NotebookBar
+from pteron.api.loading import load as load_program
+from pteron.api.loading import portable_source
+from pteron.compiler.segments.graph import Batching
+from pteron.engine.devices.opening import Adapter, Device
 from pteron.errors import InputError, PteronError
 from pteron.llm.batch import run_all
 from pteron.llm.bounded import Worker
 from pteron.llm.chat_template import ChatTemplate, Message
 from pteron.llm.companions import Companions
 from pteron.llm.context import ContextFull, ContextWindow, TextWindow, TurnWindow, check_room
+from pteron.llm.context_choice import chosen_context, file_facts
 from pteron.llm.decoder import Decoder
 from pteron.llm.generate import Generation, Piece, Prompt, Prompts, Stream, collect, is_many, is_messages
 from pteron.llm.grammar import Grammars, Source
@@ -27,10 +32,6 @@ from pteron.llm.session import Session
 from pteron.llm.session_pool import SessionPool
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker
 from pteron.llm.tools import TemplateTurns, ToolError, ToolUse, family_of
-from pteron.loading import load as load_program
-from pteron.loading import portable_source
-from pteron.notebook_bar import NotebookBar
-from pteron.segments.graph import Batching
 
 
 def load(
@@ -57,8 +58,9 @@ def load(
             folder.
         tokenizer: A `tokenizer.json` or its folder. Default: the one in the file or beside it.
         chat_template: A Jinja template. Default: the one in the file or beside it.
-        context_length: The number of tokens in the context. Default: all of a `.pte` file's context; 2048 for
-            a model that is converted.
+        context_length: The number of tokens in the context. Default: the model's, up to 32768, as far as the
+            KV caches have room in `kv_memory`, or in 1 GiB and a quarter of the machine's memory; for other
+            `.pte` files all that their KV caches have room for.
         data_path: The `.ptd` file or files with the weights of a `.pte` file.
         device: An adapter's index or part of its name, or an open device. Default: the best adapter.
         kv_dtype: The type of the stored keys and values, `"f16"` or `"f32"`. `"f32"` needs twice the memory.
@@ -89,6 +91,9 @@ def load(
     worker = prompt_worker()
     worker.start()
     try:
+        facts = file_facts(source)
+        context_length = chosen_context(facts, context_length, kv_dtype, segments, kv_memory)
+        caches = facts.cache_length(context_length)
         batching = None
         if segments != 1:
             batching = Batching(segments, memory=kv_memory, last_rows=True, required=False)
@@ -97,7 +102,9 @@ def load(
             data_path=data_path,
             device=device,
             kv_dtype=kv_dtype,
+            kv_length=caches,
             segments=batching,
+            methods=(),  # the decoder loads it, while the tokenizer is read
             wait=wait,
             progress=progress or NotebookBar("loading").share,
         )
@@ -108,7 +115,7 @@ def load(
         found = Companions(program, Path(source) if isinstance(source, (str, Path)) else None)
         with ThreadPoolExecutor(1) as beside:  # the tokenizer is read while the program is built
             reading = beside.submit(_tokenizer, tokenizer, found, worker)
-            decoder = Decoder(program, context_length)
+            decoder = Decoder(program, context_length, caches)
             made = reading.result()
         model = LanguageModel(
             decoder,
@@ -385,7 +392,9 @@ class LanguageModel:
         return Session(self)
 
     def load_session(self, path: str | Path) -> Session:
-        """Continue a conversation that `Session.save` has written. Nothing of it is computed again.
+        """Continue a conversation that `Session.save` has written. Its KV state is not computed again.
+
+        Messages whose tokens do not fit this context are read again, as the context policy says.
 
         Args:
             path: The file. It must have been saved with the same model file, on any GPU.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pteron.extras import needs
+from pteron._util.extras import needs
 
 
 def is_source(model: Any) -> bool:

@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -43,6 +44,7 @@ class Session:
         self._lock = threading.RLock()
         self.thread: int | None = None  # the thread that is answering
         self.last_used = time.monotonic()
+        self._end: tuple[int, Row] | None = None  # the length of the last prompt, and the logits after it
         self.tokens: list[int] = []
         self.messages: list[dict[str, Any]] = []
         model.sessions.add(self)
@@ -60,18 +62,24 @@ class Session:
     def reset(self) -> None:
         """Forget the conversation."""
         self._end_turn()
-        self.tokens.clear()
+        self.rewind(0)
         self.messages = []
 
-    def save(self, path: str | Path) -> None:
-        """Write the messages, the tokens and their KV state to a file. An unfinished turn is ended.
+    def save(self, path: str | Path, *, kv_state: bool = True) -> None:
+        """Write the conversation to a file. An unfinished turn is ended.
 
-        `LanguageModel.load_session` reads the file. It is about as large as the KV state of its tokens.
+        `LanguageModel.load_session` reads the file.
+
+        Args:
+            path: The file. It is replaced at once: it is never half written.
+            kv_state: Also write the tokens and their KV state, which are most of the file. Without them, the
+                messages are read again when the conversation goes on.
         """
         with self._lock:
             self._end_turn()
             self._unpark()
-            tokens = list(self.tokens) if self._decoder.method.owns(self._state) else []
+            has_state = kv_state and self._decoder.method.owns(self._state)
+            tokens = list(self.tokens) if has_state else []
             blocks = self._state.read(self._decoder.positions(len(tokens)))
             write_session(path, SavedSession(self._model.identity, tokens, self.messages, blocks))
 
@@ -82,6 +90,8 @@ class Session:
         state, positions = session._state, session._decoder.positions
         try:
             saved = read_session(path, model.identity, lambda count: state.sizes(positions(count)))
+            if saved.messages and len(saved.tokens) > model.context_length:
+                saved = replace(saved, tokens=[], blocks=state.read(positions(0)))  # they are read again
             model.encode(saved.tokens)  # refuses tokens that the model does not have
             state.write(saved.blocks, positions(len(saved.tokens)))
         except BaseException:
@@ -113,7 +123,7 @@ class Session:
                 if not self._decoder.method.owns(self._state):  # the state was lost with its device
                     self._state = self._model.sessions.new_state(self._decoder, cancelled)
                     self._parked = None
-                    self.tokens.clear()
+                    self.rewind(0)
                 self._unpark(cancelled)
             yield
         finally:
@@ -160,12 +170,26 @@ class Session:
             )
 
     def common_prefix(self, prompt: Sequence[int]) -> int:
-        """How many tokens of a prompt need not be run again. The last is always run: it gives the logits."""
-        return min(common_length(self.tokens, prompt), len(prompt) - 1)
+        """How many tokens of a prompt need not be run again. The last is run if its logits are not known."""
+        known = common_length(self.tokens, prompt)
+        has_logits = self._end is not None and self._end[0] == len(prompt)
+        return known if known < len(prompt) or has_logits else len(prompt) - 1
 
     def rewind(self, length: int) -> None:
         """Keep only the first tokens. The rest of the KV state is overwritten before it is read."""
         del self.tokens[length:]
+        if self._end is not None and length < self._end[0]:
+            self._end = None
+
+    def end_prompt(self, logits: Row) -> None:
+        """The tokens so far are a prompt. The same prompt then has the same logits again, bit by bit."""
+        self._end = len(self.tokens), logits
+
+    @property
+    def end_logits(self) -> Row:
+        """The logits after the last prompt."""
+        assert self._end is not None
+        return self._end[1]
 
     def adopt(self, other: Session, prompt: Sequence[int]) -> None:
         """Copy the beginning of a prompt from another session, if that knows more of it.
@@ -178,6 +202,8 @@ class Session:
                 self.rewind(known)
                 self._state.copy_from(other._state, self._decoder.positions(more))
                 self.tokens.extend(prompt[known:more])
+                if more == len(prompt):
+                    self._end = other._end
 
     def segment(self, tokens: Sequence[int], look: Callable[[Row], T]) -> Segment[T]:
         """More tokens, as a part of a call of the program."""

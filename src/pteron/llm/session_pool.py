@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pteron.engine.state import State
 from pteron.errors import PteronError
-from pteron.gpu.state import State
 from pteron.llm.decoder import Decoder
 from pteron.llm.session import Session
 
@@ -23,6 +23,12 @@ class WaitCancelled(Exception):
     """An answer was cancelled while it waited for a KV state."""
 
 
+class _Loan:
+    """Exists as long as an answer uses a session of the pool."""
+
+    __slots__ = ("__weakref__",)
+
+
 class SessionPool:
     """All sessions of a model, and those that answer requests without a session.
 
@@ -32,14 +38,27 @@ class SessionPool:
 
     def __init__(self) -> None:
         self._all: weakref.WeakSet[Session] = weakref.WeakSet()
-        self._idle: list[Session] = []
-        self._busy: list[Session] = []
+        # Sessions for requests without one, and the loan of each. A session whose loan is gone is idle, also
+        # if an interrupt has ended its answer at any line: nobody has to give it back.
+        self._lent: dict[Session, weakref.ref[_Loan]] = {}
         self._changed = threading.Condition(threading.RLock())
         self._waiting: set[int] = set()  # threads
 
     def __len__(self) -> int:
         """The number of idle sessions."""
         return len(self._idle)
+
+    @property
+    def _busy(self) -> list[Session]:
+        return [session for session, loan in self._lent.items() if loan() is not None]
+
+    @property
+    def _idle(self) -> list[Session]:
+        """The one that was used the longest ago comes first."""
+        found = [session for session, loan in self._lent.items() if loan() is None]
+        for session in found:
+            session.thread = None
+        return sorted(found, key=lambda session: session.last_used)
 
     def add(self, session: Session) -> None:
         with self._changed:
@@ -55,15 +74,12 @@ class SessionPool:
         self, model: LanguageModel, prompt: Sequence[int], cancelled: threading.Event
     ) -> Iterator[Session]:
         """A session for one answer. It may wait for one, until the answer is cancelled."""
-        session = self._take(model, prompt, cancelled)
+        loan = _Loan()
         try:
-            yield session
+            yield self._take(model, prompt, cancelled, loan)
         finally:
-            with self._changed:
-                session.thread = None
-                self._busy.remove(session)
-                self._idle.append(session)
-                self._changed.notify_all()
+            del loan  # from here on, the session is idle
+            self.tell()
 
     def new_state(self, decoder: Decoder, cancelled: threading.Event | None = None) -> State:
         """KV caches for a session."""
@@ -83,8 +99,10 @@ class SessionPool:
 
     def _free_one(self) -> bool:
         """Take the KV caches of a session that is not answering: the one that was used the longest ago."""
-        if self._idle:
-            self._idle.pop(0).close()
+        idle = self._idle
+        if idle:
+            del self._lent[idle[0]]
+            idle[0].close()
             return True
         resting = sorted((s for s in self._all if s.can_park), key=lambda s: s.last_used)
         return any(session.park() for session in resting)
@@ -110,7 +128,13 @@ class SessionPool:
         with self._changed:
             return max((s.common_prefix(prompt) for s in (*self._idle, *self._busy)), default=0)
 
-    def _take(self, model: LanguageModel, prompt: Sequence[int], cancelled: threading.Event) -> Session:
+    def _take(
+        self,
+        model: LanguageModel,
+        prompt: Sequence[int],
+        cancelled: threading.Event,
+        loan: _Loan,
+    ) -> Session:
         """The idle session that knows the most, if most of what it knows is of use. Else the oldest one:
         then the session that knows the most keeps its conversation, and the beginning is copied.
         """
@@ -120,14 +144,13 @@ class SessionPool:
 
         with self._changed:
             self._wait_for_room(model.decoder, cancelled)
-            best = max((*self._idle, *self._busy), key=knows, default=None)
-            if best in self._idle and 2 * knows(best) >= len(best.tokens):
+            idle = self._idle
+            best = max((*idle, *self._busy), key=knows, default=None)
+            if best in idle and 2 * knows(best) >= len(best.tokens):
                 session = best
             else:
-                session = self._idle[0] if self._idle else Session(model)
-            if session in self._idle:
-                self._idle.remove(session)
-            self._busy.append(session)
+                session = idle[0] if idle else Session(model)
+            self._lent[session] = weakref.ref(loan)
             session.thread = threading.get_ident()
         if best is not None and best is not session:
             session.adopt(best, prompt)
@@ -136,5 +159,5 @@ class SessionPool:
     def close(self) -> None:
         with self._changed:
             for session in self._idle:
+                del self._lent[session]
                 session.close()
-            self._idle.clear()

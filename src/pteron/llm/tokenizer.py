@@ -7,8 +7,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from pteron._util.extras import needs
 from pteron.errors import FormatError, InputError, PteronError
-from pteron.extras import needs
 from pteron.llm.bounded import Bounds, Worker, WorkFailed
 
 UNFINISHED = "\ufffd"  # decoders write this for bytes that are not a complete character

@@ -20,6 +20,10 @@ from pteron.pte.schema import DataSegment
 HEADER_AT = 8
 HEAD_NBYTES = 128  # of a file, to read its header, or to see what else it is
 
+# To read it is to set it, for all threads. So it is read once, before there are threads that write files.
+_UMASK = os.umask(0o077)
+os.umask(_UMASK)
+
 Blob = bytes | bytearray | memoryview
 
 
@@ -126,6 +130,4 @@ def write_file(path: str | os.PathLike[str], chunks: Iterable[Blob]) -> None:
 def _share_like_open(handle: int) -> None:
     """Give the temporary file, which is private, the mode that open() gives a new file."""
     if hasattr(os, "fchmod"):
-        mask = os.umask(0)
-        os.umask(mask)
-        os.fchmod(handle, 0o666 & ~mask)
+        os.fchmod(handle, 0o666 & ~_UMASK)

@@ -8,6 +8,7 @@ from typing import Self
 
 from pteron.errors import FormatError
 from pteron.pte import schema
+from pteron.pte.bundled import TestSuite, is_bundle, read_bundle
 from pteron.pte.bytesource import ByteSource, Openable, Region
 from pteron.pte.container import HEAD_NBYTES, Segments
 from pteron.pte.flat import decode
@@ -26,10 +27,16 @@ class ProgramFile:
     """
 
     def __init__(
-        self, data: ByteSource, program: schema.Program, segments: Segments, external: list[DataFile]
+        self,
+        data: ByteSource,
+        program: schema.Program,
+        segments: Segments,
+        external: list[DataFile],
+        test_suites: tuple[TestSuite, ...] = (),
     ) -> None:
         """Call `open` instead."""
         self.program = program
+        self.test_suites = test_suites  # of a bundled program
         self._bytes = data
         self._segments: Segments | None = segments
         self._external = external
@@ -41,7 +48,7 @@ class ProgramFile:
 
     @classmethod
     def open(cls, source: Openable, data_paths: Iterable[Openable] = ()) -> Self:
-        """Open a program from a path (which is mapped, not read), bytes, or a binary file.
+        """Open a program from a path (which is mapped, not read), bytes, or a binary file. It may be bundled.
 
         `data_paths` are the `.ptd` files with the data that is stored outside the program. Raises FormatError
         if the file is damaged or if a reference in the program is out of range.
@@ -50,13 +57,16 @@ class ProgramFile:
             raise TypeError("data_paths is a sequence of paths: put a single path in a list")
         data = ByteSource(source)
         external: list[DataFile] = []
+        suites: tuple[TestSuite, ...] = ()
         try:
+            if is_bundle(data):
+                data, suites = _unbundled(data)
             program, segments = _read(data)
             external.extend(map(DataFile, data_paths))
         except BaseException:
             _close_all(data, external)
             raise
-        return cls(data, program, segments, external)
+        return cls(data, program, segments, external, suites)
 
     @property
     def method_names(self) -> tuple[str, ...]:
@@ -101,6 +111,16 @@ class ProgramFile:
                 f"needs {tensor.nbytes} bytes, but {len(data)} are stored"
             )
         return data[: tensor.nbytes]
+
+    @property
+    def contents(self) -> memoryview:
+        """All bytes of the `.pte` file."""
+        return self._bytes.view
+
+    @property
+    def data_names(self) -> tuple[str, ...]:
+        """The `.ptd` files with its data: their paths, if they were opened by path."""
+        return tuple(file.name for file in self._external)
 
     def digest(self) -> str:
         """SHA-256 of the program and of the files with its data."""
@@ -173,6 +193,14 @@ def _close_all(data: ByteSource, external: list[DataFile]) -> None:
     data.close()
     for data_file in external:
         data_file.close()
+
+
+def _unbundled(source: ByteSource) -> tuple[ByteSource, tuple[TestSuite, ...]]:
+    """The program in a bundle, as a source of its own, and the test cases."""
+    bundle = read_bundle(source)
+    program = ByteSource(bytes(bundle.program))
+    program.name = source.name
+    return program, bundle.method_test_suites
 
 
 def _read(source: ByteSource) -> tuple[schema.Program, Segments]:

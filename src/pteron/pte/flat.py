@@ -26,17 +26,19 @@ from typing import Annotated, Any, TypeVar, Union, dataclass_transform, get_args
 from pteron.pte.wire import U32, WireReader, WireWriter
 
 __all__ = [
-    "NO_BYTES", "decode", "encode", "f64", "i8", "i32", "i64", "table", "u8", "u32", "u64",
+    "NO_BYTES", "decode", "encode", "f32", "f64", "i8", "i32", "i64", "table", "u8", "u16", "u32", "u64",
 ]  # fmt: skip
 
 T = TypeVar("T")
 
 u8 = Annotated[int, "B"]
 i8 = Annotated[int, "b"]
+u16 = Annotated[int, "H"]
 i32 = Annotated[int, "i"]
 u32 = Annotated[int, "I"]
 i64 = Annotated[int, "q"]
 u64 = Annotated[int, "Q"]
+f32 = Annotated[float, "f"]
 f64 = Annotated[float, "d"]
 
 NO_BYTES = memoryview(b"")

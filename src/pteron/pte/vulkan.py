@@ -147,6 +147,11 @@ class VkDelegate:
     graph: VkGraph
     inline: Region
 
+    @property
+    def operators(self) -> list[str]:
+        """The names of the operators, in program order."""
+        return [call.name for call in self.graph.chain]
+
     def constant(self, index: int, named: Callable[[str], Region]) -> Region:
         """The region of constant `index`. `named` returns a region of the program's named data by key."""
         check_index(index, len(self.graph.constants), "constant", "delegate")

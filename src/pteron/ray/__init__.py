@@ -1,6 +1,6 @@
 """Pteron on Ray: a model for `ray.data`, whole files on a cluster, and serving with several replicas."""
 
-from pteron.extras import needs
+from pteron._util.extras import needs
 
 with needs("ray", "to run on Ray"):
     import ray.data  # noqa: F401

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,8 +13,8 @@ import pyarrow as pa
 import ray
 import ray.data
 
-from pteron.data.job import FileJob, check_columns, kept_columns
-from pteron.data.part_files import PartFolder
+from pteron.data.job import FileJob, check_job, kept_columns
+from pteron.data.part_files import MANIFEST, PartFolder
 from pteron.data.readers import open_table
 from pteron.data.row_mappers import PROMPTS
 from pteron.data.table_predictor import TablePredictor
@@ -39,12 +38,11 @@ def map_file_on_ray(
     write to it, in any order. If it is a file, this process writes it, in the order of the rows.
     batch_rows: the rows that an actor gets at once. Default: 1024, or 64 prompts of a language model.
     """
-    parts = job.parts
+    parts, keep = job.parts, _checked_columns(job)
     if parts.exists() and job.restart:
-        shutil.rmtree(parts)
+        _remove_tables(parts)
     if parts.exists() and any(parts.iterdir()):
         raise InputError(f"{parts} is not empty: start again with --restart, or choose another output")
-    keep = _checked_columns(job)
     options = {**asdict(job.options), "on_error": job.on_error, "keep": keep}
     with _connected(address):
         ray.data.DataContext.get_current().execution_options.preserve_order = True
@@ -68,11 +66,15 @@ def map_file_on_ray(
 def _checked_columns(job: FileJob) -> tuple[str, ...]:
     """The columns to keep. A wrong name is refused here, before a cluster starts."""
     reader = open_table(job.source)
-    keep = kept_columns(job, reader)
-    first = next(reader.batches(0), None)
-    if first is not None:
-        check_columns((*job.options.named_columns, *keep), first.schema.names)
-    return keep
+    check_job(job, reader)
+    return kept_columns(job, reader)
+
+
+def _remove_tables(folder: Path) -> None:
+    """Remove what an earlier run has written. Other files stay."""
+    for path in folder.glob("*.parquet"):
+        path.unlink()
+    (folder / MANIFEST).unlink(missing_ok=True)
 
 
 def _write_file(results: Any, job: FileJob) -> None:

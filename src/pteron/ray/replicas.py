@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pteron.extras import needs
+from pteron._util.extras import needs
 
 # Requests with the same header x-session-id go to the same replica, which still has their KV cache.
 STICKY = "ray.serve.experimental.consistent_hash_router"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pteron.extras import needs
+from pteron._util.extras import needs
 
 with needs("server", "to serve a model"):
     import starlette  # noqa: F401

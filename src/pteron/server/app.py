@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from socket import socket
 from typing import Any
 
 from starlette.applications import Starlette
@@ -144,11 +145,14 @@ def make_server(
     return Server(app, limits, host=host, port=port, log_level=log_level, log_format=log_format)
 
 
-def serve(models: Model | Sequence[ModelFile], **options: Any) -> None:
+def serve(
+    models: Model | Sequence[ModelFile], *, sockets: list[socket] | None = None, **options: Any
+) -> None:
     """Serve models until the process is interrupted.
 
     Args:
         models: A loaded model, or files that are loaded when a request asks for them.
+        sockets: Sockets with an address, instead of host and port. See `reserved`.
         **options: The options of `make_server`.
 
     Example:
@@ -163,7 +167,7 @@ def serve(models: Model | Sequence[ModelFile], **options: Any) -> None:
     sys.setswitchinterval(0.0005)
     gc.freeze()  # the garbage collector need not look at a loaded model again
     with suppress(KeyboardInterrupt):
-        make_server(models, **options).run()
+        make_server(models, **options).run(sockets)
 
 
 def _allow_open_files(count: int) -> None:

@@ -92,7 +92,7 @@ class Lease:
 
 
 class Catalog:
-    """Loads and unloads models. All methods but `stop` belong to the event loop."""
+    """Loads and unloads models. All methods but `drain` and `stop` belong to the event loop."""
 
     def __init__(
         self,
@@ -166,6 +166,12 @@ class Catalog:
                 since = served.idle_since()
                 if since is not None and now - since >= self._idle_seconds:
                     await self._unload(served)
+
+    def drain(self) -> int:
+        """Accept no new work. Returns the number of answers to finish. May be called by a signal handler."""
+        for served in self.loaded:
+            served.scheduler.drain()
+        return sum(served.scheduler.active + served.scheduler.waiting for served in self.loaded)
 
     def stop(self) -> None:
         """Accept no new work, and end all answers. May be called by a signal handler."""

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from pteron import pages
+from pteron._util import pages
 
 PATHS = ("/", *(f"/{name}" for name in (*pages.CHAT, "main.js")))
 KINDS = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}

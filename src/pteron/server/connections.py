@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
+import math
+import os
+import signal
+import socket
 from types import FrameType
 from typing import Any
 
@@ -11,16 +17,24 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from pteron.server.catalog import Catalog
 from pteron.server.limits import Limits
 from pteron.server.request_log import LogFormat, log_config
 from pteron.server.requests import ApiError
 
+log = logging.getLogger("uvicorn.error")
+
 
 class Server(uvicorn.Server):
-    """Closes connections after a timeout. At shutdown it ends the running answers."""
+    """Closes connections after a timeout.
+
+    SIGTERM lets it finish the running answers, for a while. Ctrl-C and a second signal end them.
+    """
 
     def __init__(self, app: Starlette, limits: Limits, **options: Any) -> None:
         super().__init__(ServerConfig(app, limits, **options))
+        self._catalog: Catalog = app.state.catalog
+        self._drain_seconds = limits.drain_seconds
 
     async def on_tick(self, counter: int) -> bool:
         """uvicorn calls it ten times a second."""
@@ -30,8 +44,42 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.config.app.state.catalog.stop()  # type: ignore[union-attr]
+        if sig == signal.SIGTERM and not self.should_exit:
+            if count := self._catalog.drain():
+                log.info("answers to finish, within %g s: %d", self._drain_seconds, count)
+        else:
+            self._catalog.stop()
         super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        limit = asyncio.get_running_loop().call_later(self._drain_seconds, self._catalog.stop)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            limit.cancel()
+
+
+def reserved(host: str, port: int) -> list[socket.socket]:
+    """Sockets on all addresses of a host. Nobody else gets the port then, and nobody is answered yet.
+
+    Raises OSError if the port is in use, or not allowed.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            made = socket.socket(family, kind, protocol)
+            sockets.append(made)
+            if os.name != "nt":  # there it would allow two servers on one port
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made.bind(address)
+    except OSError as error:
+        for made in sockets:
+            made.close()
+        raise OSError(error.errno, error.strerror, f"{host}:{port}") from None
+    return sockets
 
 
 class ServerConfig(uvicorn.Config):
@@ -47,7 +95,7 @@ class ServerConfig(uvicorn.Config):
             app,
             http=Connection,
             ws="none",
-            timeout_graceful_shutdown=5,
+            timeout_graceful_shutdown=math.ceil(limits.drain_seconds) + 5,
             access_log=False,  # `RequestLog` says more
             log_config=log_config(log_format, log_level),
             log_level=log_level,

@@ -17,6 +17,7 @@ class Limits:
         write_seconds: How long a client may take to read a part of its answer.
         connections: The maximum number. Beyond it, the connection that has waited longest without a complete
             request is closed.
+        drain_seconds: How long running answers may take after SIGTERM. Then they end with an error.
     """
 
     body: int = 4 << 20
@@ -25,3 +26,4 @@ class Limits:
     body_seconds: float = 30
     write_seconds: float = 30
     connections: int = 1000
+    drain_seconds: float = 20

@@ -11,7 +11,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from pteron.llm import Piece
+from pteron.llm import Piece, Stream
 from pteron.server.catalog import Lease
 from pteron.server.refusals import CLIENT_LEFT
 from pteron.server.request_log import current_record
@@ -30,9 +30,11 @@ class Pieces:
         self._record = current_record()
         self._record.model = lease.served.name
         self._jobs: list[Job] = []
+        self._unfinished = 0
         try:
             for index, task in enumerate(tasks):
                 self._jobs.append(self._scheduler.submit(task, partial(self._deliver, index)))
+            self._unfinished = len(self._jobs)
         except BaseException:  # there is no room for all of them
             self.end()
             raise
@@ -47,20 +49,25 @@ class Pieces:
 
     async def __aiter__(self) -> AsyncIterator[tuple[int, Piece]]:
         """Each piece with the number of its answer."""
-        unfinished = len(self._jobs)
-        while unfinished:
+        while self._unfinished:
             index, item = await self._arrived.get()
             if isinstance(item, Exception):
+                self._unfinished = 0
+                self._record.finish_reasons.append("error")
                 raise item
             self._record.add(item)
-            yield index, item
             if item.finish_reason:
-                unfinished -= 1
+                self._unfinished -= 1
+            yield index, item
 
     def end(self) -> None:
-        """Cancel what is not finished. The request needs its model no more."""
+        """Cancel what is not finished: the client has left. The request needs its model no more."""
         for job in self._jobs:
+            if self._unfinished and isinstance(job.task, Stream):
+                self._record.add_prompt(job.task.stats)
             self._scheduler.cancel(job)
+        self._record.finish_reasons += ["cancelled"] * self._unfinished
+        self._unfinished = 0
         self._lease.release()
 
 

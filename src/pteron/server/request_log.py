@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pteron.llm import Piece
+from pteron.llm import Piece, Stats
 
 LogFormat: TypeAlias = Literal["plain", "json"]
 
@@ -50,8 +50,11 @@ class RequestRecord:
         if piece.finish_reason:
             self.finish_reasons.append(piece.finish_reason)
         if piece.stats:
-            self.prompt_tokens = piece.stats.prompt_tokens
-            self.cached_tokens = max(self.cached_tokens, piece.stats.cached_tokens)
+            self.add_prompt(piece.stats)
+
+    def add_prompt(self, stats: Stats) -> None:
+        self.prompt_tokens = stats.prompt_tokens
+        self.cached_tokens = max(self.cached_tokens, stats.cached_tokens)
 
     def end(self) -> None:
         self.seconds = self._elapsed()
@@ -70,12 +73,16 @@ class RequestRecord:
 
     def __str__(self) -> str:
         line = f"{self.method} {self.path} {self.status or 'left'} in {self.seconds:.3f} s, {self.request_id}"
-        if self.model is None or self.time_to_first_token is None:
+        if self.model is None:
             return line
-        return (
-            f"{line}, {self.model}: {self.prompt_tokens} tokens in the prompt ({self.cached_tokens} cached), "
-            f"{self.generated_tokens} generated, first after {self.time_to_first_token:.3f} s"
-        )
+        line += f", {self.model}"
+        if self.time_to_first_token is not None:
+            line += (
+                f": {self.prompt_tokens} tokens in the prompt ({self.cached_tokens} cached), "
+                f"{self.generated_tokens} generated, first after {self.time_to_first_token:.3f} s"
+            )
+        reasons = ", ".join(dict.fromkeys(self.finish_reasons))
+        return f"{line}, {reasons}" if reasons else line
 
 
 _current: ContextVar[RequestRecord | None] = ContextVar("request", default=None)

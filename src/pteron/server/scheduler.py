@@ -35,7 +35,7 @@ class ModelLost(PteronError):
 
 
 class SchedulerClosed(PteronError):
-    """The server is shutting down: it accepts no new tasks, and ends the running answers."""
+    """The server is shutting down: it accepts no new tasks, and has ended this one."""
 
     def __init__(self) -> None:
         super().__init__("the server is shutting down")
@@ -104,7 +104,8 @@ class Scheduler:
         self._recover = recover
         self._meter = meter or Metrics().of("")
         self._lost = False  # the GPU went away, and the model is not back yet
-        self._closed = False
+        self._closed = False  # it accepts no new tasks
+        self._ending = False  # it ends those that it has
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="pteron scheduler", daemon=True)
         self._thread.start()
@@ -173,10 +174,16 @@ class Scheduler:
             if job in self._waiting:
                 self._waiting.remove(job)
 
+    def drain(self) -> None:
+        """Accept no new tasks, and finish all jobs."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
     def stop(self) -> None:
         """Accept no new tasks, and end all jobs: incomplete answers get SchedulerClosed."""
         with self._changed:
-            self._closed = True
+            self._closed = self._ending = True
             for job in self._waiting:
                 job.deliver(SchedulerClosed())
             self._waiting.clear()
@@ -228,7 +235,7 @@ class Scheduler:
             with self._changed:
                 del self._active[job.task]
             self._driver.remove(job.task)
-            if self._closed and not isinstance(item, Exception) and item.finish_reason == "cancelled":
+            if self._ending and not isinstance(item, Exception) and item.finish_reason == "cancelled":
                 item = SchedulerClosed()
         try:
             job.deliver(item)

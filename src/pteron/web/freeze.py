@@ -13,22 +13,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from pteron.arrays.numpy_arrays import convert_constant
+from pteron.compiler.ir.dispatch import Grid
+from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.live import Live
+from pteron.compiler.ir.values import Port, SymInt, Tensor, ValueId
+from pteron.compiler.plan.dynamic import find_sizes
+from pteron.compiler.plan.input_uses import index_inputs, input_elements
+from pteron.compiler.plan.sweep import LiveGraph
+from pteron.engine.arrays.numpy_arrays import convert_constant
+from pteron.engine.devices.device import Buffer
+from pteron.engine.devices.recording import RecordedBuffer, RecordingDevice, Write
+from pteron.engine.executor import Executor
+from pteron.engine.state import State
+from pteron.engine.weight_store import WeightStore
 from pteron.errors import UnsupportedError
-from pteron.gpu.device import Buffer
-from pteron.gpu.executor import Executor
-from pteron.gpu.placement import Placement
-from pteron.gpu.recording import RecordedBuffer, RecordingDevice, Write
-from pteron.gpu.state import State
-from pteron.ir.dispatch import Grid
-from pteron.ir.dtypes import DType
-from pteron.ir.live import Live
-from pteron.ir.values import Graph, Port, SymInt, Tensor, ValueId
-from pteron.plan.dynamic import dynamic_dims
-from pteron.plan.input_uses import index_inputs, input_elements
-from pteron.plan.sweep import LiveGraph, plan
 from pteron.web.live_points import Integers, Stated, live_points
-from pteron.web.variants import Variant
 
 FORMAT = 1
 T = TypeVar("T")
@@ -60,15 +59,19 @@ class Interned(Generic[T]):
         return self.numbers.setdefault(thing, len(self.numbers))
 
 
-def freeze(graph: Graph, variant: Variant, stated: Stated | None = None) -> FrozenMethod:
-    """Plan a graph for a kind of device at all live points, or at those with the stated sizes.
+def freeze(live: LiveGraph, stated: Stated | None = None) -> FrozenMethod:
+    """Plan a method at all live points, or at those with the stated sizes, for the device that it is for.
 
     Raises `UnsupportedError` for a program that needs too many plans.
     """
-    live = plan(graph, variant.route_features)
-    device = RecordingDevice(variant.route_features)
-    executor = Executor(live, device, Placement(device, convert_constant))
-    state = State(executor)
+    if live.graph.shared:
+        raise UnsupportedError(
+            f"the program cannot be frozen: method '{live.graph.name}' shares state with other methods, "
+            "but a frozen program has one method: export it without share_mutable_buffers"
+        )
+    device = RecordingDevice(live.features)
+    executor = Executor(live, device, WeightStore(device, convert_constant))
+    state = State(executor.states)
     return _Freezer(live, device, executor, state).freeze(stated)
 
 
@@ -76,7 +79,7 @@ class _Freezer:
     def __init__(self, live: LiveGraph, device: RecordingDevice, executor: Executor, state: State) -> None:
         self.live, self.device, self.executor, self.state = live, device, executor, state
         self.graph = live.graph
-        self.dims = dynamic_dims(live.graph, live)
+        self.dims = find_sizes(live).dims
         self.integers = Integers.of(live)
         self.elements = {element.symint.id: element for element in input_elements(live)}
         self.roots = [*self.integers.moving, *self.integers.planning]
@@ -91,7 +94,9 @@ class _Freezer:
         points = [self._point(changes) for changes in live_points(self.live, self.integers, stated)]
         written = self._written()
         offsets, params = _joined(list(self.blocks.numbers))
-        pristine = {value: number_of(buffer) for value, buffer in self.executor.pristine.items()}
+        pristine = {n: number_of(buffer) for n, buffer in self.executor.states.pristine.items()}
+        # Groups with buffers of the state are made here, and listed below.
+        sites = [[site.slot, self.executor.group(site, self.state).id] for site in self.executor.sites]
         header = {
             "format": FORMAT,
             "method": self.graph.name,
@@ -100,7 +105,7 @@ class _Freezer:
             "integers": [self._integer(symint) for symint in self.roots],
             "buffers": [buffer.size for buffer in self.device.buffers],
             "weights": list(written),
-            "states": [[number_of(self.state.buffers[t.id]), pristine.get(t.id)] for t in self.graph.states],
+            "states": [[number_of(b), pristine.get(n)] for n, b in enumerate(self.state.buffers)],
             "params": number_of(self.executor.params.buffer),
             "staging": [number_of(buffer) for buffer in self.executor.staging.buffers],
             "constants": self.executor.params.constants,
@@ -109,10 +114,7 @@ class _Freezer:
                 for p in self.device.pipelines.values()
             ],
             "groups": [[group.pipeline.id, *_flat(group.buffers)] for group in self.device.groups],
-            "sites": [
-                [site.slot, (self.state.groups[site] if site.uses_state else site.group).id]
-                for site in self.executor.sites
-            ],
+            "sites": sites,
             "blocks": offsets,
             "texts": list(self.texts.numbers),
             "points": points,
@@ -124,7 +126,7 @@ class _Freezer:
 
     def _point(self, changes: dict[ValueId, Live]) -> dict[str, Any]:
         """The current plan. `at`: the sizes of all dynamic dimensions, and the integers that plan."""
-        live = self.live.live
+        live = self.live.current
         first = len(self.launches) // 3
         for _, launch in self.executor.launched():
             site = self.sites[id(launch.site)]

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pteron.gpu.recording import Write
-from pteron.plan.memory import aligned
+from pteron.compiler.plan.memory import aligned
+from pteron.engine.devices.recording import Write
 from pteron.web.freeze import FORMAT, FrozenMethod
 from pteron.web.variants import Variant
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pteron.llm
-from pteron.gpu.recording import RecordingDevice
+from pteron.engine.devices.recording import RecordingDevice
 from pteron.llm.companions import TOKENIZER
 from pteron.llm.embedder import is_embedder
 from pteron.pte.file import ProgramFile

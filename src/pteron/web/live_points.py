@@ -12,11 +12,12 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
+from pteron.compiler.ir.live import Live
+from pteron.compiler.ir.sizes import FreeSize, Size
+from pteron.compiler.ir.values import Graph, Shape, SymInt, Tensor, ValueId
+from pteron.compiler.plan.dynamic import find_sizes
+from pteron.compiler.plan.sweep import LiveGraph
 from pteron.errors import InputError, UnsupportedError
-from pteron.ir.live import Live
-from pteron.ir.values import Graph, SymInt, Tensor, ValueId
-from pteron.plan.dynamic import dynamic_dims
-from pteron.plan.sweep import LiveGraph
 
 # Each point is planned, stored and loaded. A point of a large program costs more.
 MOST_POINTS = 16384
@@ -31,10 +32,10 @@ Dims: TypeAlias = "list[tuple[ValueId, int]]"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Dimensions (input, dimension) that always have the same size, and the sizes that they may have."""
+    """Dimensions (input, dimension) that change together, and the sizes that they may have together."""
 
     dims: tuple[tuple[ValueId, int], ...]
-    sizes: tuple[int, ...]
+    sizes: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +84,34 @@ def live_points(
 
 
 def choose_axes(live: LiveGraph, stated: Stated | None) -> list[Axis]:
-    """Each dynamic dimension alone; if these are too many points, dimensions of one largest size together."""
-    inputs = {p.value.id: p.value for p in live.graph.inputs if isinstance(p.value, Tensor)}
-    dynamic = dynamic_dims(live.graph, live)
-    dims = [(value, dim) for value in inputs for dim in dynamic.get(value, ())]
-    sizes = {dim: _sizes(live.graph, *dim, stated) for dim in dims}
-    alone = [dim for dim in dims if _moves_alone(live, inputs[dim[0]], dim[1])]
-    by_size: dict[int, Dims] = {}
-    groups: list[Dims] = [[dim] for dim in alone]
-    for value, dim in dims:
-        by_size.setdefault(inputs[value].max_shape[dim], []).append((value, dim))
-    groups += [tied for same in by_size.values() if (tied := [dim for dim in same if dim not in alone])]
-    separate = _axes(groups, sizes)
+    """Each free size alone; if these are too many points, dimensions of one largest size together."""
+    by_free = find_sizes(live).together
+    separate = [_axis(live.graph, free, uses, stated) for free, uses in by_free.items()]
     if _count(separate) <= most_points(live.graph):
         return separate
-    together = _axes(by_size.values(), sizes)
+    by_most: dict[int, Dims] = {}
+    for value, dim, size in (use for uses in by_free.values() for use in uses):
+        by_most.setdefault(size.values[-1], []).append((value, dim))
+    together = [_tied(live.graph, dims, stated) for dims in by_most.values()]
     if _count(together) > most_points(live.graph):
         raise _too_many(live, together, [])
     return together
+
+
+def _axis(
+    graph: Graph, free: FreeSize, uses: Sequence[tuple[ValueId, int, Size]], stated: Stated | None
+) -> Axis:
+    """The dimensions whose sizes follow from a free size."""
+    allowed = [_sizes(graph, value, dim, stated) for value, dim, _ in uses]
+    sizes = [tuple(size.where(value) for _, _, size in uses) for value in free.values]
+    kept = [own for own in sizes if all(n in some for n, some in zip(own, allowed, strict=True))]
+    return Axis(tuple((value, dim) for value, dim, _ in uses), tuple(kept))
+
+
+def _tied(graph: Graph, dims: Dims, stated: Stated | None) -> Axis:
+    """Dimensions that always have the same size."""
+    shared = set.intersection(*(_sizes(graph, value, dim, stated) for value, dim in dims))
+    return Axis(tuple(dims), tuple((size,) * len(dims) for size in sorted(shared)))
 
 
 def _check_stated(graph: Graph, stated: Mapping[str, Sequence[Collection[int]]]) -> None:
@@ -125,34 +136,21 @@ def _check_stated(graph: Graph, stated: Mapping[str, Sequence[Collection[int]]])
 def _sizes(graph: Graph, value: ValueId, dim: int, stated: Stated | None) -> set[int]:
     """The sizes that a dimension may have."""
     port = next(p for p in graph.inputs if isinstance(p.value, Tensor) and p.value.id == value)
-    every = set(range(port.max_shape[dim] + 1))
+    size = None if port.sizes is None else port.sizes[dim]
+    every = set(size.values if isinstance(size, Size) else range(port.max_shape[dim] + 1))
     if isinstance(stated, Mapping):
         stated = stated[port.name][dim] if port.name in stated else None
     return every if stated is None else every & set(stated)
-
-
-def _axes(groups: Collection[Dims], sizes: Mapping[tuple[ValueId, int], set[int]]) -> list[Axis]:
-    return [Axis(tuple(dims), tuple(sorted(set.intersection(*(sizes[d] for d in dims))))) for dims in groups]
 
 
 def _count(axes: Sequence[Axis]) -> int:
     return prod(len(axis.sizes) for axis in axes)
 
 
-def _moves_alone(live: LiveGraph, tensor: Tensor, dim: int) -> bool:
-    shape = list(tensor.max_shape)
-    shape[dim] -= 1
-    try:
-        live.preview({tensor.id: tuple(shape)})
-        return True
-    except InputError:
-        return False
-
-
-def _shapes(graph: Graph, axes: Sequence[Axis], chosen: Sequence[int]) -> dict[ValueId, Live]:
+def _shapes(graph: Graph, axes: Sequence[Axis], chosen: Sequence[Shape]) -> dict[ValueId, Live]:
     shapes = {p.value.id: list(p.value.max_shape) for p in graph.inputs if isinstance(p.value, Tensor)}
-    for axis, size in zip(axes, chosen, strict=True):
-        for value, dim in axis.dims:
+    for axis, sizes in zip(axes, chosen, strict=True):
+        for (value, dim), size in zip(axis.dims, sizes, strict=True):
             shapes[value][dim] = size
     return {value: tuple(shape) for value, shape in shapes.items()}
 
@@ -185,7 +183,7 @@ def _with_integers(
     """
     if not integers:
         try:
-            live.resize(changes)
+            live.sweep(changes)
         except InputError:
             return
         yield changes

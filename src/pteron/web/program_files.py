@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pteron.compiler.pipeline import GraphOptions, Target, lower
 from pteron.errors import InputError
-from pteron.program import lower_all
 from pteron.pte.file import ProgramFile
 from pteron.web.freeze import FrozenMethod, freeze
 from pteron.web.frozen_file import SHARD_NBYTES, write_frozen
@@ -26,6 +26,7 @@ def write_program(
     variants: Sequence[str] = ALL,
     data_path: Sequence[str | Path] = (),
     kv_dtype: str | None = None,
+    kv_length: int | None = None,
     shard_nbytes: int = SHARD_NBYTES,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
@@ -40,11 +41,11 @@ def write_program(
     with ProgramFile.open(source, list(data_path)) as file:
         if method not in file.method_names:
             raise InputError(f"there is no method {method!r}; the methods are {', '.join(file.method_names)}")
-        graph = lower_all(file, kv_dtype=kv_dtype)[method]
+        lowered = lower(file, [method], GraphOptions(kv_dtype=kv_dtype, kv_length=kv_length))
         frozen: list[tuple[Variant, FrozenMethod]] = []
         for variant in wanted:
             say(f"planning for the variant {variant.name}")
-            frozen.append((variant, freeze(graph, variant, live)))
+            frozen.append((variant, freeze(lowered.plan(Target(variant.route_features))[method], live)))
         say("writing the weights")
         folder.mkdir(parents=True, exist_ok=True)
         for old in [*folder.glob("plan-*-*.bin"), *folder.glob("weights-*-*.bin")]:

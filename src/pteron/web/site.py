@@ -8,7 +8,9 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from pteron import assets, pages
+from pteron._util import assets, pages
+from pteron._util.distinct_files import refuse_inputs
+from pteron.llm.context_choice import file_facts
 from pteron.web.language_files import FACTS, TOKENIZER_FILE, write_language_files
 from pteron.web.live_points import Stated
 from pteron.web.program_files import ALL, write_program
@@ -37,7 +39,10 @@ def write_site(
     chat: with a chat page, for a language model. Otherwise the page shows the program's inputs and outputs.
     For the other options see `write_program` and `pteron.llm.load`.
     """
+    refuse_inputs(folder, [program, *data_path, *([tokenizer] if tokenizer else [])])
     folder.mkdir(parents=True, exist_ok=True)
+    facts = file_facts(program)
+    context_length = context_length or facts.context or None
     own = page_files(chat)  # fails early if a checkout has no vendored scripts
     write_program(
         program,
@@ -47,6 +52,7 @@ def write_site(
         variants=variants,
         data_path=data_path,
         kv_dtype=kv_dtype if chat else None,
+        kv_length=facts.cache_length(context_length) if chat else None,
         progress=progress,
     )
     if chat:

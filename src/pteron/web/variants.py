@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pteron.compiler.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP
 from pteron.errors import InputError
-from pteron.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP
 
 
 @dataclass(frozen=True, slots=True)

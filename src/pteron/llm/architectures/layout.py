@@ -30,15 +30,6 @@ def check_tensors(tensors: Tensors, layout: Iterable[Expected]) -> None:
         )
 
 
-def check_groups(tensors: Tensors, config: Config, group_size: int) -> None:
-    """Refuse a model whose matrices have rows of other than whole groups."""
-    for width in (config.width, config.hidden, config.queries):
-        if width % group_size:
-            raise UnsupportedError(
-                f"{tensors.name}: rows of {width} weights do not divide into groups of {group_size}"
-            )
-
-
 def decoder_layout(config: Config) -> Iterator[Expected]:
     family = config.architecture
     yield "token_embd.weight", (config.vocabulary, config.width), True

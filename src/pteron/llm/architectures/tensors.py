@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -85,15 +85,13 @@ class Transformer(Generic[T]):
         logits = self._scaled(op.head(self.hidden()), config.logit_scale)
         return logits if config.logit_softcap is None else op.softcap(logits, config.logit_softcap)
 
-    def hidden(self, on_layer: Callable[[int], None] | None = None) -> T:
-        """What the output head reads. `on_layer` hears the number of each layer that is done."""
+    def hidden(self) -> T:
+        """What the output head reads."""
         x = self._scaled(self.op.embed(), self.config.embedding_scale)
         if self.config.architecture.learned_positions:
             x = self.op.add(x, self.op.positions())
         for number, layer in enumerate(self.config.layers):
             x = self._block(x, f"blk.{number}.", layer)
-            if on_layer is not None:
-                on_layer(number)
         return self._norm(self.op.last(x), "output_norm")
 
     def _block(self, x: T, block: str, layer: Layer) -> T:

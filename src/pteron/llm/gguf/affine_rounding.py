@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pteron.llm.architectures.tensors import Floats
+from pteron.llm.architectures.tensors import Bytes, Floats
 from pteron.llm.gguf.codes import Codes
-from pteron.llm.gguf.quantize import Bytes
 
 # The shares of a group's range that are tried. With many codes, the whole range is best.
 SHARES = {4: (1.0, 0.95, 0.9, 0.85, 0.8, 0.75), 8: (1.0,)}

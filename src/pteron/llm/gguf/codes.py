@@ -1,7 +1,7 @@
 """A matrix in codes of few bits, as `pteron.linear_affine` and `pteron.embedding_affine` take it.
 
 Rows are divided into groups, each with a scale. A weight is scale * (code - zero), or
-scale * code + minimum, or scale * table[code]. `pteron.ops.affine` describes the layout of codes and scales.
+scale * code + minimum, or scale * table[code]. `compiler.ops.affine` describes the layout.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pteron.llm.architectures.tensors import Floats
-from pteron.llm.gguf.quantize import Bytes
+from pteron.llm.architectures.tensors import Bytes, Floats
 from pteron.llm.gguf.scales import Levels, StoredScales, narrowed, pack_levels, unpack_scales
 
 Words = NDArray[np.int32]

@@ -11,14 +11,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pteron import user_cache
+from pteron._util import user_cache
 from pteron.errors import InputError
-from pteron.llm.gguf.convert import Progress, convert
+from pteron.llm.context_choice import file_facts
+from pteron.llm.gguf.convert import DEFAULT_LENGTHS, Progress, convert_for_any_context
 from pteron.llm.hf.settings import folder_name
 from pteron.pte.container import write_file
 
 LIMIT, LIMIT_VARIABLE = 20.0, "PTERON_CACHE_GIB"  # the least recently used go when more is kept
-MAX_CONTEXT = 2048
+# Contexts of up to this many tokens share one program. Its tables for rotary embeddings have so many rows.
+LONGEST_SHARED = 32768
 MODEL_FILES = ("*.json", "*.jinja", "*.safetensors", "*_Pooling/*.json")  # of a Hugging Face folder
 AT_ONCE = 1 << 22  # bytes that are read at a time
 
@@ -37,18 +39,29 @@ def folder() -> Path:
 
 
 def converted(model: str | Path, *, max_context: int | None = None, progress: Progress | None = None) -> Path:
-    """The `.pte` program of a GGUF file or a Hugging Face folder: from the cache, or converted into it."""
+    """The `.pte` program of a GGUF file or a Hugging Face folder: from the cache, or converted into it.
+
+    Only a context that is longer than usual, or needs other frequencies, needs another program.
+    """
     source = Path(model)
-    context = max_context or MAX_CONTEXT
+    target = _converted(source, LONGEST_SHARED, DEFAULT_LENGTHS[1], progress)
+    if max_context is not None and not file_facts(target).fits(max_context):
+        longer = 1 << (max_context - 1).bit_length()
+        target = _converted(source, longer, longer, progress)
+    return target
+
+
+def _converted(source: Path, tables: int, rotary: int, progress: Progress | None) -> Path:
+    """A program for contexts of up to `tables` tokens. See `convert_for_any_context`."""
     is_folder = source.is_dir()
     known = folder_contents(source) if is_folder else contents(source)
-    key = hashlib.sha256(f"{known} {context} {converter()}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{known} {tables} {rotary} {converter()}".encode()).hexdigest()[:16]
     target = folder() / f"{folder_name(source) if is_folder else source.stem}-{key}.pte"
     if target.exists():
         os.utime(target)
     else:
         folder().mkdir(parents=True, exist_ok=True)
-        convert(source, target, max_context=context, progress=progress)
+        convert_for_any_context(source, target, tables=tables, rotary=rotary, progress=progress)
         trim(keep=target)
     return target
 

@@ -8,25 +8,23 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from pteron._util.distinct_files import refuse_inputs
+from pteron._util.notebook_bar import NotebookBar
 from pteron.errors import InputError
 from pteron.llm.architectures.checkpoint import Checkpoint, EncoderCheckpoint
-from pteron.llm.architectures.config import Config
-from pteron.llm.architectures.layout import check_groups
 from pteron.llm.architectures.model_vocabulary import Vocabulary
+from pteron.llm.architectures.tensors import Tensors
 from pteron.llm.gguf.assemble import Blob, Fact, assemble
-from pteron.llm.gguf.calibrate import TEXT, input_importance
 from pteron.llm.gguf.encoder_graph import build_encoder
 from pteron.llm.gguf.exact import ExactWeights
-from pteron.llm.gguf.graph_operators import build_graph
+from pteron.llm.gguf.graph_operators import Lengths, build_graph
 from pteron.llm.gguf.rounded import BITS, RoundedWeights, Rounding
-from pteron.llm.gguf.stock import StockWeights, check_stock_operators
 from pteron.llm.gguf.weights import Weights
 from pteron.llm.sources import open_checkpoint
-from pteron.notebook_bar import NotebookBar
 from pteron.pte import write_pte
 from pteron.pte.vulkan import VkGraph
 
-CALIBRATION_TOKENS = 512
+DEFAULT_LENGTHS = 128, 2048  # tokens of a call, and of a context
 MOST_TEXTS, MOST_TOKENS = 32, 8192  # of a call of an embedder, unless a batch is given
 
 # Called with the share of the work that is done, from 0 to 1, and what is being done.
@@ -52,12 +50,10 @@ def convert(
     source: str | PathLike[str],
     pte_path: str | PathLike[str],
     *,
-    max_seq_len: int = 128,
-    max_context: int = 2048,
+    max_seq_len: int = DEFAULT_LENGTHS[0],
+    max_context: int = DEFAULT_LENGTHS[1],
     batch: int | None = None,
     quantize: Rounding | None = None,
-    stock: bool = False,
-    group_size: int = 32,
     progress: Progress | None = None,
 ) -> Conversion:
     """Convert a language model or an embedder to a `.pte` program. torch is not needed.
@@ -74,9 +70,6 @@ def convert(
             many as have 8192 tokens, at most 32.
         quantize: Round weights that are floats in the source to `"8bit"` or `"4bit"`, with a scale and a
             minimum for every 32 weights. By default all weights are those of the source.
-        stock: Use only operators that stock ExecuTorch knows. Weights are then rounded to 4 bits, in groups
-            of `group_size`, by a different method.
-        group_size: The number of weights that share a scale, with `stock`.
         progress: A function that is called with the finished share (0 to 1) and the name of the current step.
             Default: a bar in notebooks.
 
@@ -87,18 +80,38 @@ def convert(
         UnsupportedError: The family of the model is not supported.
         FormatError: The source is damaged.
     """
-    report = progress or NotebookBar(f"converting {Path(source).name}").share
+    refuse_inputs(Path(pte_path), _files(Path(source)))
+    _check_options(max_seq_len, max_context, batch, quantize)
+    lengths = Lengths(max_seq_len, max_context, max_context, max_context)
+    return _convert(Path(source), pte_path, lengths, batch, quantize, progress)
+
+
+def convert_for_any_context(
+    source: Path, pte_path: Path, *, tables: int, rotary: int, progress: Progress | None
+) -> None:
+    """Convert a model once for all contexts of up to `tables` tokens. The length is chosen at load."""
+    call, caches = DEFAULT_LENGTHS
+    _convert(source, pte_path, Lengths(call, caches, tables, rotary), None, None, progress)
+
+
+def _convert(
+    source: Path,
+    pte_path: str | PathLike[str],
+    lengths: Lengths,
+    batch: int | None,
+    quantize: Rounding | None,
+    progress: Progress | None,
+) -> Conversion:
+    report = progress or NotebookBar(f"converting {source.name}").share
     report(0, "reading")
-    if Path(pte_path).exists() and Path(pte_path).samefile(source):
-        raise InputError(f"{pte_path} is the file to convert: give the program another name")
-    _check_options(max_seq_len, max_context, batch, quantize, stock, group_size)
-    checkpoint = open_checkpoint(Path(source))
+    checkpoint = open_checkpoint(source)
     config, tensors = checkpoint.config, checkpoint.tensors
-    weights = _weights(checkpoint, quantize, group_size if stock else None, report)
+    weights = _weights(tensors, quantize, report)
     if isinstance(checkpoint, EncoderCheckpoint):
-        made = _encoder(checkpoint, weights, min(max_context, checkpoint.config.longest), batch)
+        longest = checkpoint.config.longest
+        made = _encoder(checkpoint, weights, min(max(lengths.caches, lengths.rotary), longest), batch)
     else:
-        made = _decoder(checkpoint, weights, max_seq_len, min(max_context, config.context))
+        made = _decoder(checkpoint, weights, lengths.for_model(checkpoint.config))
     report(WRITING_AT, "writing")
     description = {**_description(checkpoint, weights.description), **made.description}
     named = {**made.data, **_companions(checkpoint.vocabulary, description)}
@@ -117,6 +130,11 @@ def convert(
     )
 
 
+def _files(source: Path) -> list[Path]:
+    """The files of a model. A program may be written beside those of a folder."""
+    return [path for path in source.rglob("*") if path.is_file()] if source.is_dir() else [source]
+
+
 @dataclass(frozen=True, slots=True)
 class _Made:
     """The parts of a program."""
@@ -129,14 +147,13 @@ class _Made:
     max_context: int
 
 
-def _decoder(checkpoint: Checkpoint, weights: Weights, max_seq_len: int, max_context: int) -> _Made:
+def _decoder(checkpoint: Checkpoint, weights: Weights, lengths: Lengths) -> _Made:
     config, vocabulary = checkpoint.config, checkpoint.vocabulary
-    max_seq_len = min(max_seq_len, max_context)
-    graph, builder = build_graph(config, weights, max_seq_len, max_context)
+    graph, builder = build_graph(config, weights, lengths)
     facts: dict[str, Fact] = {
         "get_vocab_size": config.vocabulary,
-        "get_max_seq_len": max_seq_len,
-        "get_max_context_len": max_context,
+        "get_max_seq_len": lengths.call,
+        "get_max_context_len": lengths.caches,
         "get_n_layers": len(config.layers),
         "use_kv_cache": True,
         "use_sdpa_with_kv_cache": True,
@@ -145,7 +162,14 @@ def _decoder(checkpoint: Checkpoint, weights: Weights, max_seq_len: int, max_con
     }
     if vocabulary.bos is not None:
         facts["get_bos_id"] = vocabulary.bos
-    return _Made(graph, builder.data, facts, {}, max_seq_len, max_context)
+    description: dict[str, object] = {
+        "model_context": config.context,
+        "context": lengths.caches,
+        "longest_context": lengths.tables,
+        "longest_call": lengths.call,
+        "kv_elements_per_token": 2 * len(config.layers) * config.keys,
+    }
+    return _Made(graph, builder.data, facts, description, lengths.call, lengths.caches)
 
 
 def _encoder(checkpoint: EncoderCheckpoint, weights: Weights, length: int, batch: int | None) -> _Made:
@@ -158,76 +182,45 @@ def _encoder(checkpoint: EncoderCheckpoint, weights: Weights, length: int, batch
         "get_n_layers": config.layers,
         "enable_dynamic_shape": True,
     }
-    description = {"pooling": config.pooling.name.lower(), "normalize": config.normalize}
+    description = {
+        "pooling": config.pooling.name.lower(),
+        "normalize": config.normalize,
+        "model_context": config.longest,
+        "context": length,
+        "longest_context": length,
+    }
     return _Made(graph, builder.data, facts, description, length, length)
 
 
-CALIBRATION_SHARE, WRITING_AT = 0.3, 0.98
+WRITING_AT = 0.98  # the share of the work that is done then
 
 
-def _weights(
-    checkpoint: Checkpoint | EncoderCheckpoint,
-    quantize: Rounding | None,
-    stock_group: int | None,
-    report: Progress,
-) -> Weights:
-    tensors = checkpoint.tensors
-    parameters = sum(tensors.size(name) for name in tensors.tensor_names)
+def _weights(tensors: Tensors, quantize: Rounding | None, report: Progress) -> Weights:
     if quantize is not None:
-        return RoundedWeights(tensors, quantize, _share_of(parameters, 0, "quantising", report))
-    if stock_group is None:
-        return ExactWeights(tensors, _share_of(parameters, 0, "converting", report))
-    if isinstance(checkpoint, EncoderCheckpoint):
-        raise InputError("embedders cannot be converted for stock ExecuTorch: leave out stock")
-    check_stock_operators(checkpoint.config, tensors.name)
-    check_groups(tensors, checkpoint.config, stock_group)
-    layers = len(checkpoint.config.layers)
-    importance = input_importance(
-        checkpoint.config,
-        tensors,
-        _calibration_tokens(checkpoint.vocabulary, checkpoint.config),
-        lambda layer: report(CALIBRATION_SHARE * (layer + 1) / layers, "calibrating"),
-    )
-    heard = _share_of(parameters, CALIBRATION_SHARE, "quantising", report)
-    return StockWeights(tensors, layers, stock_group, importance, heard)
+        return RoundedWeights(tensors, quantize, _count_matrices(tensors, "quantising", report))
+    return ExactWeights(tensors, _count_matrices(tensors, "converting", report))
 
 
-def _share_of(parameters: int, begin: float, what: str, report: Progress) -> Callable[[int], None]:
-    """What hears the sizes of matrices that are done, and reports the share of all that they are."""
+def _count_matrices(tensors: Tensors, what: str, report: Progress) -> Callable[[int], None]:
+    """Return a callback that adds up the sizes of finished matrices and reports the overall progress."""
+    parameters = sum(tensors.size(name) for name in tensors.tensor_names)
     done = 0
 
     def on_matrix(size: int) -> None:
         nonlocal done
         done += size
-        report(begin + (WRITING_AT - begin) * min(done / parameters, 1), what)
+        report(WRITING_AT * min(done / parameters, 1), what)
 
     return on_matrix
 
 
-def _check_options(
-    max_seq_len: int,
-    max_context: int,
-    batch: int | None,
-    quantize: Rounding | None,
-    stock: bool,
-    group_size: int,
-) -> None:
+def _check_options(max_seq_len: int, max_context: int, batch: int | None, quantize: Rounding | None) -> None:
     if max_seq_len < 1 or max_context < 1:
         raise InputError(f"max_seq_len ({max_seq_len}) and max_context ({max_context}) must be positive")
     if batch is not None and batch < 1:
         raise InputError(f"batch must be positive, not {batch}")
     if quantize is not None and quantize not in BITS:
         raise InputError(f"quantize must be one of {', '.join(BITS)}, not {quantize!r}")
-    if quantize is not None and stock:
-        raise InputError("stock rounds weights by itself: leave out quantize")
-    if group_size < 8 or group_size % 8:
-        raise InputError(f"group_size must be a multiple of 8, not {group_size}")
-
-
-def _calibration_tokens(vocabulary: Vocabulary, config: Config) -> list[int]:
-    """The text that the model is calibrated with, no longer than what it was trained for."""
-    tokens = vocabulary.tokenizer.encode(TEXT.read_text(encoding="utf-8")).ids
-    return [token for token in tokens if token < config.vocabulary][: min(CALIBRATION_TOKENS, config.context)]
 
 
 def _description(checkpoint: Checkpoint | EncoderCheckpoint, quantization: str) -> dict[str, object]:

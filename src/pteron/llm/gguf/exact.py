@@ -22,6 +22,7 @@ from pteron.llm.gguf.delegate_builder import DelegateBuilder, Value
 from pteron.llm.gguf.formats import FORMATS, decode_blocks
 from pteron.llm.gguf.weights import EMBEDDING, HEAD, Matrix, Weights
 
+FLOATS = ("F32", "F16", "BF16")
 # Weights that are decoded at a time: so a large matrix needs little memory beside its own.
 AT_ONCE = 1 << 22
 
@@ -104,7 +105,12 @@ class ExactWeights(Weights):
         for name in self._tensors.tensor_names:
             if len(self._tensors.shape(name)) > 1:
                 sizes[self._tensors.kind(name)] += self._tensors.size(name)
-        return f"as in the file: {', '.join(kind for kind, _ in sizes.most_common())}"
+        kinds = [kind for kind, _ in sizes.most_common()]
+        forms = {
+            "as in the file": [kind for kind in kinds if kind in (*FORMATS, *FLOATS)],
+            "rounded to float16": [kind for kind in kinds if kind not in (*FORMATS, *FLOATS)],
+        }
+        return "; ".join(f"{form}: {', '.join(some)}" for form, some in forms.items() if some)
 
     def _matrix(self, name: str, rows: Rows | None = None) -> CodedMatrix | FloatMatrix:
         tensor = f"{name}.weight"

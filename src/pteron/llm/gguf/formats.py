@@ -11,9 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pteron.llm.architectures.tensors import Floats
+from pteron.llm.architectures.tensors import Bytes, Floats
 from pteron.llm.gguf.codes import Codes
-from pteron.llm.gguf.quantize import Bytes
 from pteron.llm.gguf.scales import Levels
 
 # Each takes blocks [n, bytes], and gives codes [n, weights of a block], scales and minima [n, groups of a

@@ -44,7 +44,7 @@ class GraphLayers:
         self.sizes = sizes
         self.weights = weights
         self.length = max_seq_len
-        self.context = max_seq_len  # positions
+        self.context = self.rotary_context = max_seq_len  # positions of tables, and what they are made for
         self.batch = batch
         self.builder = DelegateBuilder()
         self._tokens = self.builder.input((batch, max_seq_len), "int32")
@@ -110,7 +110,7 @@ class GraphLayers:
 
     def rotate(self, q: Value, k: Value, rotary: Rotary) -> tuple[Value, Value]:
         if rotary not in self._tables:
-            cos, sin = rotation_tables(rotary.for_context(self.context), self.context)
+            cos, sin = rotation_tables(rotary.for_context(self.rotary_context), self.context)
             self._tables[rotary] = self._prepacked(cos), self._prepacked(sin)
         return self.builder.call_pair(
             "et_vk.apply_rotary_emb_hf.default",

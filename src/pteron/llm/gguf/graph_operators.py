@@ -6,6 +6,8 @@ graph, so a text is fed in pieces, each with the position at which it begins.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pteron.llm.architectures.config import Config
@@ -16,11 +18,32 @@ from pteron.llm.gguf.weights import Weights
 from pteron.pte.vulkan import VkGraph
 
 
-def build_graph(
-    config: Config, weights: Weights, max_seq_len: int, max_context: int
-) -> tuple[VkGraph, DelegateBuilder]:
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """For how many tokens a program is made.
+
+    A program whose tables are longer than its KV caches may be loaded with longer ones.
+    """
+
+    call: int
+    caches: int  # positions of the KV caches in the file, or of an embedder's text
+    tables: int  # positions of the tables for rotary embeddings
+    rotary: int  # the context that decides between the frequencies of models that have two kinds
+
+    def for_model(self, config: Config) -> Lengths:
+        """Without positions that the model was not trained for, or that need other frequencies."""
+        most = min(self.tables, config.context)
+        for layer in config.layers:
+            rotary = layer.rotary
+            if rotary is not None and rotary.longer is not None and self.rotary <= rotary.short_context:
+                most = min(most, rotary.short_context)
+        caches = min(self.caches, most)
+        return Lengths(min(self.call, caches), caches, most, min(self.rotary, config.context))
+
+
+def build_graph(config: Config, weights: Weights, lengths: Lengths) -> tuple[VkGraph, DelegateBuilder]:
     """The graph, and the builder that has its data."""
-    operators = GraphOperators(config, weights, max_seq_len, max_context)
+    operators = GraphOperators(config, weights, lengths)
     logits = Transformer(config, weights, operators).logits()
     return operators.builder.finish(logits), operators.builder
 
@@ -28,14 +51,14 @@ def build_graph(
 class GraphOperators(GraphLayers):
     """The operators of a decoder: keys and values of earlier tokens are in caches."""
 
-    def __init__(self, config: Config, weights: Weights, max_seq_len: int, max_context: int) -> None:
-        super().__init__(config, weights, max_seq_len)
+    def __init__(self, config: Config, weights: Weights, lengths: Lengths) -> None:
+        super().__init__(config, weights, lengths.call)
         self.config = config
-        self.context = max_context
+        self.context, self.rotary_context = lengths.tables, lengths.rotary
         self._input_pos = self.builder.input((1,), "int32")
         self._position = self.builder.symint("et_vk.select_as_symint.default", self._input_pos, 0, 0)
         # Every cache begins as zeros: one stored constant, of which each cache is a copy of its own.
-        self._empty_cache = np.zeros((1, max_context, config.kv_heads, config.head_size), np.float32)
+        self._empty_cache = np.zeros((1, lengths.caches, config.kv_heads, config.head_size), np.float32)
 
     def positions(self) -> Value:
         g, width = self.builder, self.config.width

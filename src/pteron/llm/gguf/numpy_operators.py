@@ -17,24 +17,17 @@ from pteron.llm.architectures.tensors import Floats, Tensors
 from pteron.llm.architectures.transformer import Rows, Transformer
 from pteron.llm.gguf.weights import EMBEDDING, head_name
 
-# Hears the input [S, width] of a linear layer, and its name.
-Observer = Callable[[Floats, str], None]
 
-
-def reference(
-    config: Config, tensors: Tensors, tokens: Sequence[int], observe: Observer | None = None
-) -> Transformer[Floats]:
+def reference(config: Config, tensors: Tensors, tokens: Sequence[int]) -> Transformer[Floats]:
     """The model over some tokens: its `logits` are [S, vocabulary]."""
-    operators = NumpyOperators(config, tensors, tokens, observe or (lambda x, name: None))
-    return Transformer(config, tensors, operators)
+    return Transformer(config, tensors, NumpyOperators(config, tensors, tokens))
 
 
 class NumpyOperators:
-    def __init__(self, config: Config, tensors: Tensors, tokens: Sequence[int], observe: Observer) -> None:
+    def __init__(self, config: Config, tensors: Tensors, tokens: Sequence[int]) -> None:
         self.config = config
         self.tensors = tensors
         self.tokens = np.array(tokens)
-        self.observe = observe
 
     def embed(self) -> Floats:
         return self.tensors.read(f"{EMBEDDING}.weight", self.tokens)
@@ -43,7 +36,6 @@ class NumpyOperators:
         return self.tensors.read("position_embd.weight", slice(0, len(self.tokens)))
 
     def linear(self, x: Floats, name: str, rows: Rows | None = None) -> Floats:
-        self.observe(x, name)
         chosen = slice(None) if rows is None else rows
         y: Floats = x @ self.tensors.read(f"{name}.weight", chosen).T
         if f"{name}.bias" in self.tensors:

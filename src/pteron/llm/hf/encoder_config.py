@@ -56,6 +56,11 @@ def read_encoder_config(
     return check_encoder_config(config, settings.source)
 
 
+def is_listed_embedder(folder: Path) -> bool:
+    """Whether sentence-transformers says that the vectors of tokens become one vector."""
+    return "Pooling" in _modules(folder)
+
+
 def first_position(settings: Settings) -> int:
     """The row of the table of positions for a text's first token, in families that keep rows free."""
     return settings.get(int, "pad_token_id", default=1) + 1

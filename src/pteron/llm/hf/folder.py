@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +15,15 @@ from pteron.llm.architectures.config import Config
 from pteron.llm.architectures.encoders import ENCODERS, EncoderArchitecture
 from pteron.llm.architectures.families import ARCHITECTURES
 from pteron.llm.hf.decoder_config import read_decoder_config
-from pteron.llm.hf.encoder_config import first_position, read_encoder_config
+from pteron.llm.hf.encoder_config import first_position, is_listed_embedder, read_encoder_config
 from pteron.llm.hf.folder_tensors import FolderTensors, Naming
 from pteron.llm.hf.folder_vocabulary import read_folder_vocabulary
 from pteron.llm.hf.safetensors import read_tensors
 from pteron.llm.hf.settings import Settings, folder_name
 
 # The parts of encoders that embeddings do not need: those that guess words, and those that sort texts.
-HEADS = re.compile(r"(^|\.)(pooler|cls|lm_head|classifier|pre_classifier|qa_outputs|vocab_\w+)\.")
-
+SORTING = re.compile(r"(^|\.)(classifier|pre_classifier|qa_outputs|score)\.")
+HEADS = re.compile(rf"{SORTING.pattern}|(^|\.)(pooler|cls|lm_head|vocab_\w+)\.")
 
 # The parts of a decoder that see images.
 SIGHT = re.compile(r"^(model\.)?(vision_tower|multi_modal_projector)\.")
@@ -67,9 +68,22 @@ def _divide_groups(tensors: FolderTensors, config: Config) -> None:
             tensors.divide(name, {name.replace("attn_qkv", part): r.reshape(-1) for part, r in parts.items()})
 
 
+def _refuse_sorters(folder: Path, names: Iterable[str]) -> None:
+    """A model that was trained to score texts, such as a reranker, has no useful vectors."""
+    head = next((name for name in names if SORTING.search(name)), None)
+    if head is not None:
+        raise UnsupportedError(
+            f"{folder}: the model has a classification head ({head}): it scores texts, as rerankers and "
+            "classifiers do, and is no embedder. To use its encoder as one, save that alone: transformers' "
+            "AutoModel.from_pretrained(...).save_pretrained(...)"
+        )
+
+
 def _encoder(folder: Path, settings: Settings, family: EncoderArchitecture) -> EncoderCheckpoint:
-    naming = Naming(family.hf_names, unused=HEADS)
-    tensors = FolderTensors(str(folder), read_tensors(folder), naming)
+    naming, stored = Naming(family.hf_names, unused=HEADS), read_tensors(folder)
+    if not is_listed_embedder(folder):
+        _refuse_sorters(folder, stored)
+    tensors = FolderTensors(str(folder), stored, naming)
     vocabulary = tensors.shape("token_embd.weight")[0]
     config = read_encoder_config(folder, settings, family, vocabulary)
     if family.padding_first:

@@ -3,7 +3,7 @@
 import { InputError } from "./errors.js";
 
 // How elements lie in a buffer. 16-bit floats are float32 outside.
-export const STORED = { float32: Float32Array, int32: Int32Array, int8: Int8Array, uint8: Uint8Array, bool: Uint8Array, float16: Uint16Array, bfloat16: Uint16Array };
+export const STORED = { float32: Float32Array, int32: Int32Array, int64: BigInt64Array, int8: Int8Array, uint8: Uint8Array, bool: Uint8Array, float16: Uint16Array, bfloat16: Uint16Array };
 const LIMITS = { int32: [-2147483648, 2147483647], int8: [-128, 127], uint8: [0, 255], bool: [0, 1] };
 // The arrays that an input of a dtype takes, besides lists of numbers.
 const TAKES = {
@@ -31,12 +31,20 @@ export function readInput(port, value) {
     if (!Number.isInteger(value)) throw new InputError(`${port.name}: expected an integer, got ${typeof value === "number" ? value : typeof value}`);
     return value;
   }
-  if (port.buffer === undefined) return null;
+  if (port.buffer === undefined) return checkConstant(port, value);
   if (value?.data?.length === undefined) throw new InputError(`${port.name}: expected {data, shape}, got ${value === null ? "null" : typeof value}`);
   const { data, shape = [data.length] } = value;
   checkShape(port, shape);
   if (data.length !== count(shape)) throw new InputError(`${port.name}: shape ${tuple(shape)} has ${count(shape)} elements, but data has ${data.length}`);
   return { shape, ...toGpu(port, data, shape) };
+}
+
+/** An input that the exporter made a constant has no effect, so it must have this value. */
+function checkConstant({ name, fixed }, value) {
+  const given = typeof value === "bigint" ? Number(value) : value;
+  const isClose = typeof given === "number" && typeof fixed === "number" && Math.abs(given - fixed) <= 1e-6 * Math.abs(fixed);
+  if (fixed === null || given === fixed || isClose) return null;
+  throw new InputError(`${name} was exported as the constant ${fixed}, got ${given}: export the program again for another value`);
 }
 
 function checkShape({ name, max, dynamic, resizable }, shape) {
@@ -46,7 +54,7 @@ function checkShape({ name, max, dynamic, resizable }, shape) {
       throw new InputError(`${name}: dimension ${d} is ${size}, but the program was exported for at most ${max[d]}: split the input, or export with a larger bound`);
     }
     if (size !== max[d] && !resizable) {
-      throw new InputError(`${name}: expected shape ${tuple(max)}, got ${tuple(shape)}: the program was exported with a static shape; export it with dynamic_shapes to vary it`);
+      throw new InputError(`${name}: expected shape ${tuple(max)}, got ${tuple(shape)}: the program was exported for this shape alone; dynamic_shapes can vary sizes that no weight has`);
     }
     if (size !== max[d] && !dynamic.includes(d)) throw new InputError(`${name}: dimension ${d} is ${size}, but the program runs only at ${max[d]}`);
   });
@@ -56,6 +64,7 @@ function checkShape({ name, max, dynamic, resizable }, shape) {
 function toGpu({ name, dtype, gpu }, data, shape) {
   const kind = data.constructor.name;
   if (kind !== "Array" && !TAKES[dtype].includes(kind)) throw new InputError(`${name}: expected dtype ${dtype}, got a ${kind}: pass a ${TAKES[dtype][0]}`);
+  if (gpu === "int64") return { values: data, bytes: new Uint8Array(wholeNumbers(name, data, shape).buffer) };
   const values = kind.startsWith("Big") || typeof data[0] === "bigint" ? Array.from(data, Number) : data;
   const limits = LIMITS[gpu];
   if (limits && kind !== STORED[gpu].name) {
@@ -69,6 +78,14 @@ function toGpu({ name, dtype, gpu }, data, shape) {
   return { values, bytes: new Uint8Array(stored.buffer) };
 }
 
+/** Integers in two words. A number of JavaScript beyond 53 bits may not be the one that was meant. */
+function wholeNumbers(name, data, shape) {
+  const fits = (value) => typeof value === "bigint" ? BigInt.asIntN(64, value) === value : Number.isSafeInteger(value);
+  const bad = data.findIndex((value) => !fits(value));
+  if (bad >= 0) throw new InputError(`${name}: element ${place(bad, shape)} is ${data[bad]}, which is no integer of 64 bits: pass a BigInt64Array`);
+  return BigInt64Array.from(data, BigInt);
+}
+
 export function fromGpu(data, offset, gpu, shape) {
   const size = STORED[gpu].BYTES_PER_ELEMENT, stored = new STORED[gpu](data.slice(offset, offset + count(shape) * size));
   if (gpu === "float16") return { data: Float32Array.from(stored, halfValue), shape };
@@ -77,7 +94,7 @@ export function fromGpu(data, offset, gpu, shape) {
 }
 
 export function readElement([, dim, index], { values, shape }) {
-  const size = dim < 0 ? values.length : shape[dim] ?? 0, at = dim < 0 || index >= 0 ? index : index + size;
+  const size = dim < 0 ? values.length : shape[dim] ?? 0, at = index >= 0 ? index : index + size;
   if (at < 0 || at >= size || !values.length) {
     throw new InputError(`element ${index} of dimension ${dim} is read as an integer, but the input has shape ${tuple(shape)}`);
   }

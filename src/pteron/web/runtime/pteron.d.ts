@@ -48,7 +48,7 @@ export interface Port {
   shape?: number[];
   /** The dimensions that may be smaller. */
   dynamic: number[];
-  /** The value of an input that the exporter has fixed. */
+  /** The constant that the exporter made of an input. A call can only give this value. */
   fixed?: unknown;
 }
 

@@ -67,7 +67,8 @@ function slider(place, input, dim) {
 function inputCard(input, i) {
   const card = node("section", [node("h3", input.name)], { class: "card" });
   if (!input.shape) {
-    if (input.dtype === "int") card.append(node("input", [], { id: `value-${i}`, type: "number", step: 1, value: integerAt(input) ?? 0, "aria-label": input.name }));
+    if (isInteger(input)) card.append(node("input", [], { id: `value-${i}`, type: "number", step: 1, value: integerAt(input) ?? 0, "aria-label": input.name }));
+    else card.append(node("p", `always ${input.fixed}`, { class: "quiet" }));
     return card;
   }
   card.append(node("p", [], { id: `shape-${i}`, class: "quiet" }));
@@ -80,16 +81,21 @@ function inputCard(input, i) {
   return card;
 }
 
+/** Whether an input is an integer that may vary. */
+function isInteger(input) {
+  return !input.shape && input.dtype === "int" && input.fixed === undefined;
+}
+
 /** The first value of an integer that plans depend on. Its inputs come after the sizes in a point. */
 function integerAt(input) {
-  const planning = program.points[0].length - coordinates().length, integers = program.inputs.filter((each) => !each.shape && each.dtype === "int");
+  const planning = program.points[0].length - coordinates().length, integers = program.inputs.filter(isInteger);
   return planning === integers.length ? at[coordinates().length + integers.indexOf(input)] : undefined;
 }
 
 function given() {
   const inputs = {};
   program.inputs.forEach((input, i) => {
-    if (!input.shape) { inputs[input.name] = input.dtype === "int" ? Number($(`value-${i}`).value) : input.fixed; return; }
+    if (!input.shape) { inputs[input.name] = isInteger(input) ? Number($(`value-${i}`).value) : input.fixed; return; }
     const shape = shapeOf(input), fill = $(`fill-${i}`).value;
     const data = fill === "numbers" ? ($(`numbers-${i}`).value.match(/[^\s,[\]]+/g) ?? []).map(Number) : FILLS[fill](count(shape), input.dtype);
     inputs[input.name] = { data: isFloat(input.dtype) ? Float32Array.from(data) : data, shape };

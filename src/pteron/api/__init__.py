@@ -1,0 +1,1 @@
+"""What users hold: programs and methods, and the functions that load and profile them."""

@@ -1,0 +1,1 @@
+"""The time of kernels: profiles of a method, and trials of its routes at load."""

@@ -1,0 +1,1 @@
+"""From a file to a plan. It knows no device, no numpy and no torch."""

@@ -1,0 +1,65 @@
+"""Linear layers and embeddings over int8 weights. A weight is scale * (code - zero point), by groups."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pteron.compiler.ir.rule import (
+    Dispatch,
+    DType,
+    LiveTensor,
+    Route,
+    check,
+    describe,
+    looked_up,
+    looks_up,
+    multiplies,
+    op,
+    rows_of,
+)
+from pteron.compiler.ops.affine import AffineWeights, GroupScales, look_up
+from pteron.compiler.ops.linear_affine import product_affine
+
+
+@op("pteron.linear_int8", work=multiplies("x"), rows=rows_of("x", mixes=-1))
+def linear_int8(
+    x: LiveTensor,
+    weights: LiveTensor,
+    scales: LiveTensor,
+    zeros: LiveTensor | None,
+    group_size: int,
+    bias: LiveTensor | None,
+    out: LiveTensor,
+) -> list[Route]:
+    return product_affine(x, int8_weights(weights, scales, zeros, group_size), bias, (out,))
+
+
+@op("pteron.embedding_int8", work=looks_up("weights", "scales", by="indices"), rows=looked_up("indices"))
+def embedding_int8(
+    weights: LiveTensor,
+    scales: LiveTensor,
+    zeros: LiveTensor | None,
+    group_size: int,
+    indices: LiveTensor,
+    out: LiveTensor,
+) -> Dispatch:
+    return look_up(int8_weights(weights, scales, zeros, group_size), indices, out)
+
+
+def int8_weights(
+    weights: LiveTensor, scales: LiveTensor, zeros: LiveTensor | None, group_size: int
+) -> AffineWeights:
+    """Codes [rows, depth], with scales and zero points [rows, groups]."""
+    check(
+        weights.rank == 2 and weights.dtype is DType.int8,
+        f"weights must be int8 [rows, depth], not {weights.dtype} {describe(weights.shape)}",
+    )
+    check(group_size > 0, f"group_size must be positive, not {group_size}")
+    rows, depth = weights.shape
+    groups = -(-depth // group_size)
+    check(
+        zeros is None or zeros.shape == (rows, groups),
+        f"zero points must be [{rows}, {groups}], not {describe(zeros.shape if zeros else ())}",
+    )
+    form = replace(GroupScales.of_rows(scales, rows, groups), zeros=zeros)
+    return AffineWeights(weights, form, depth, 8, group_size, depth, signed=True)

@@ -1,0 +1,67 @@
+"""Shape arithmetic that operators share: dimensions, broadcasting, strides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pteron.compiler.ir.rule import OpError, Shape, check, describe, numel
+
+__all__ = ["MAX_RANK", "broadcast", "broadcast_strides", "contiguous", "dimension", "merge", "numel"]
+
+# The size of `array<vec4<u32>, 2>` in a kernel's Params. Dimensions are merged before they are counted.
+MAX_RANK = 8
+
+
+def dimension(dim: int, rank: int) -> int:
+    """A possibly negative dimension as an index into the shape."""
+    check(-max(rank, 1) <= dim < max(rank, 1), f"dimension {dim} is out of range for rank {rank}")
+    return dim % max(rank, 1)
+
+
+def contiguous(shape: Shape) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The common shape of several operands, by numpy's rule."""
+    rank = max(map(len, shapes))
+    out = []
+    for i in range(1, rank + 1):
+        sizes = {shape[-i] for shape in shapes if len(shape) >= i} - {1}
+        if len(sizes) > 1:
+            raise OpError(f"shapes {' and '.join(map(describe, shapes))} do not broadcast together")
+        out.append(sizes.pop() if sizes else 1)
+    return tuple(reversed(out))
+
+
+def broadcast_strides(shape: Shape, out: Shape) -> tuple[int, ...]:
+    """The strides of a tensor that is broadcast from `shape` to `out`: 0 for a repeated dimension."""
+    padded = (1,) * (len(out) - len(shape)) + shape
+    return tuple(0 if size == 1 else stride for size, stride in zip(padded, contiguous(padded), strict=True))
+
+
+def merge(sizes: Shape, *strides: Sequence[int]) -> tuple[Shape, list[tuple[int, ...]]]:
+    """Merge neighbouring dimensions if the strides of all operands allow it, so that kernels divide less."""
+    kept: list[int] = []
+    walks: list[list[int]] = [[] for _ in strides]
+    for d, size in enumerate(sizes):
+        if size == 1:
+            continue
+        joins = bool(kept) and all(
+            walk[-1] == stride[d] * size for walk, stride in zip(walks, strides, strict=True)
+        )
+        if joins:
+            kept[-1] *= size
+        else:
+            kept.append(size)
+        for walk, stride in zip(walks, strides, strict=True):
+            if joins:
+                walk[-1] = stride[d]
+            else:
+                walk.append(stride[d])
+    check(len(kept) <= MAX_RANK, f"more than {MAX_RANK} dimensions that cannot be merged: {describe(sizes)}")
+    return tuple(kept), [tuple(walk) for walk in walks]

@@ -1,0 +1,15 @@
+// The number of set elements in each block of a mask.
+@group(0) @binding(0) var<storage, read> mask: array<mask_word>;        // [count]
+@group(0) @binding(1) var<storage, read_write> counts: array<i32>;      // [blocks]
+@group(0) @binding(2) var<uniform> p: Params;
+
+struct Params { count: u32, block: u32 }
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = flat_index(id, groups);
+    if (i * p.block >= p.count) { return; }
+    var sum = 0;
+    for (var k = i * p.block; k < min((i + 1u) * p.block, p.count); k++) { sum += i32(!all(mask_at(k) == mask_t(0))); }
+    counts[i] = sum;
+}

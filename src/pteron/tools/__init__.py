@@ -1,0 +1,1 @@
+"""What a developer does with a program: export, inspect, verify, tune, view."""

@@ -1,0 +1,1 @@
+"""The speed of every kernel on a device, and what bounds it."""

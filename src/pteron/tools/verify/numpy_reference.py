@@ -1,0 +1,29 @@
+"""Compute a node with a reference of the catalogue: for operators that torch does not have."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any
+
+from pteron.compiler.ir.values import Graph, SymInt, Tensor
+from pteron.compiler.sketch import replaced
+from pteron.tools.verify.catalogue.entry import GENERAL, computed
+from pteron.tools.verify.references import NoReference
+from pteron.tools.verify.walk import NodeRun
+
+
+class NumpyReference:
+    name = "numpy"
+
+    def outputs(self, graph: Graph, run: NodeRun) -> list[Any]:
+        reference = GENERAL.get(run.node.name)
+        if reference is None:
+            raise NoReference(f"the catalogue has no reference for all arguments of {run.node.name}")
+        args = replaced(run.node.args[:-1], (Tensor, SymInt), lambda value: run.given[value.id])
+        options = (
+            {"width": run.results[0].max_shape[-1]} if "width" in signature(reference).parameters else {}
+        )
+        try:
+            return computed(reference, args, **options)
+        except (IndexError, TypeError, ValueError) as error:  # Pteron accepts more than the reference
+            raise NoReference(f"{run.node.name}: {error}") from None

@@ -1,0 +1,99 @@
+"""The graph of a method as JSON: values, nodes, groups and edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pteron.compiler.ir.values import Graph, Node, Port, SymInt, Tensor, Value, ValueId
+from pteron.compiler.plan.sweep import LiveGraph
+from pteron.tools.viewer.fused_nodes import FusedNodes
+from pteron.tools.viewer.node_groups import group_nodes
+
+# What the operators of a module do. The page gives each family a colour.
+FAMILIES = {
+    "product": (
+        "matmul", "products", "linear_affine", "linear_int8", "linear_q4", "quantized_weights", "q8ta",
+        "merged_linears", "linear_weights", "dequantized_weights", "experts", "distances",
+    ),
+    "attention": ("attention", "rope", "rotary_cache", "attention_pattern", "segmented"),
+    "convolution": ("conv", "depthwise", "packed_convolutions", "pool", "unfold", "window"),
+    "normalisation": ("norm", "batch_norm", "rows", "add_rms_norm"),
+    "elementwise": ("arithmetic", "elementwise", "chains", "quantized", "affine", "random", "create"),
+    "reduction": ("reduce", "counting", "sort", "closeness"),
+    "lookup": ("index", "writes", "image", "resampling"),
+    "shape": ("views", "symint", "shapes", "strides", "rolls"),
+}  # fmt: skip
+FAMILY_OF = {module: family for family, modules in FAMILIES.items() for module in modules}
+
+
+def graph_form(graph: Graph, unfused: Graph, live: LiveGraph) -> dict[str, Any]:
+    fused = FusedNodes(graph, unfused)
+    grouping = group_nodes(unfused)  # fusion may cross the border of two blocks
+    states = {tensor.id for tensor in graph.states}
+    return {
+        "name": graph.name,
+        "values": [_value(value, states) for value in graph.values],
+        "nodes": [
+            {
+                "operator": node.name,
+                "family": family(node),
+                "group": next((grouping.of_node[old.index] for old in fused.originals(node)), None),
+                "reads": [value.id for value in node.reads],
+                "writes": [value.id for value in (*node.writes, *node.mutates)],
+                "free": not live.routes[node.index],
+                "fused": len(fused.sources(node)),
+            }
+            for node in graph.nodes
+        ],
+        "groups": [{"name": group.name, "parent": group.parent} for group in grouping.groups],
+        "inputs": [_port(port) for port in graph.inputs],
+        "outputs": [_port(port) for port in graph.outputs],
+        "edges": list(_edges(graph)),
+    }
+
+
+def family(node: Node) -> str:
+    if "embedding" in node.name:
+        return "lookup"
+    module = node.op.rule.__module__.rpartition(".")[2]
+    return FAMILY_OF.get(module, "other")
+
+
+def _value(value: Value, states: set[ValueId]) -> dict[str, Any]:
+    if isinstance(value, SymInt):
+        return {"name": value.name, "kind": "integer"}
+    kind = "state" if value.id in states else "constant" if value.constant is not None else "tensor"
+    return {
+        "name": value.name,
+        "kind": kind,
+        "dtype": value.dtype.label,
+        "itemsize": value.dtype.itemsize,
+        "shape": list(value.max_shape),
+    }
+
+
+def _port(port: Port) -> dict[str, Any]:
+    value = port.value
+    if isinstance(value, (Tensor, SymInt)):
+        return {"name": port.name, "dtype": port.host_type, "value": value.id}
+    return {"name": port.name, "dtype": port.host_type, "value": None, "fixed": value}
+
+
+def _edges(graph: Graph) -> Any:
+    """[from, to, value]: a node's number, or "i0" for an input and "o0" for an output."""
+    writer: dict[ValueId, Any] = {}
+    for number, port in enumerate(graph.inputs):
+        if isinstance(port.value, (Tensor, SymInt)):
+            writer[port.value.id] = f"i{number}"
+    for element in graph.elements:
+        if element.source.id in writer:
+            writer[element.symint.id] = writer[element.source.id]
+    for node in graph.nodes:
+        for value in dict.fromkeys(node.reads):
+            if value.id in writer:
+                yield [writer[value.id], node.index, value.id]
+        for value in (*node.writes, *node.mutates):
+            writer[value.id] = node.index
+    for number, port in enumerate(graph.outputs):
+        if isinstance(port.value, (Tensor, SymInt)) and port.value.id in writer:
+            yield [writer[port.value.id], f"o{number}", port.value.id]

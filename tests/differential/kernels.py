@@ -1,0 +1,90 @@
+"""The kernels of ExecuTorch's portable library, and what computes the same in torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import executorch.exir.passes.dim_order_ops_registry  # noqa: F401  registers operators of ExecuTorch
+import torch
+
+from pteron.compiler.lower.kernel_calls import is_in_place, operator_name
+from tests.support.operators import executorch_kernels
+
+NAMESPACES = ("aten", "dim_order_ops", "et_copy")
+# The runtime in the wheel lacks `allclose`. The others give numbers to the host.
+LEFT_OUT = ("aten::allclose.Tensor", "aten::allclose.out", "aten::_local_scalar_dense", "aten::sym_numel")
+# These have any contents: only the shape is compared.
+ANY_CONTENTS = ("aten::empty.out", "dim_order_ops::_empty_dim_order.out", "aten::rand.out", "aten::randn.out")
+SYM_SIZE = "aten::sym_size.int"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    name: str
+    type: str
+    default: Any = None
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """`parameters` are the arguments in the file's order, without the outputs."""
+
+    name: str
+    function: Any  # the operator of torch that returns what the kernel writes
+    parameters: tuple[Parameter, ...]
+    writes_list: bool = False  # split, unbind
+    in_place: bool = False
+
+    @property
+    def operator(self) -> str:
+        """The name without namespace and overload."""
+        return self.name.partition("::")[2].partition(".")[0]
+
+    def __call__(self, args: dict[str, Any], dtype: str | None = None) -> list[Any]:
+        """Run torch's operator. Integers of the program are plain numbers here."""
+        if self.name == SYM_SIZE:
+            return [args["self"].shape[args["dim"]]]
+        given = {name: _dtype(arg) if name == "dtype" else arg for name, arg in args.items()}
+        if dtype is not None:
+            given["dtype"] = getattr(torch, dtype)
+        made = self.function(**given)
+        results = [made] if isinstance(made, torch.Tensor) else list(made)
+        return [torch.empty(0) if result is None else result for result in results]  # None: not asked for
+
+
+def _dtype(name: str | None) -> Any:
+    return None if name is None else getattr(torch, name)
+
+
+@cache
+def kernel(name: str) -> Kernel:
+    if name == SYM_SIZE:
+        return Kernel(name, None, (Parameter("self", "Tensor"), Parameter("dim", "int")))
+    namespace, _, rest = name.partition("::")
+    operator, _, overload = rest.partition(".")
+    schema = _overload(namespace, operator, overload or "default")._schema
+    parameters, lists = [], False
+    for argument in schema.arguments:
+        if argument.is_out:
+            lists = lists or str(argument.type).startswith("List")
+            continue
+        has_default = argument.has_default_value()
+        default = argument.default_value if has_default else None
+        parameters.append(Parameter(argument.name, str(argument.type), default, not has_default))
+    function = _overload(*operator_name(name).split("."))
+    return Kernel(name, function, tuple(parameters), lists, is_in_place(name))
+
+
+def _overload(namespace: str, operator: str, overload: str) -> Any:
+    return getattr(getattr(getattr(torch.ops, namespace), operator), overload)
+
+
+@cache
+def all_kernels() -> list[str]:
+    """The kernels that programs are made of: those without quantization and without attention."""
+    left_out = (*LEFT_OUT, SYM_SIZE)
+    names = executorch_kernels.recorded()
+    return [name for name in names if name.split("::")[0] in NAMESPACES and name not in left_out]

@@ -1,1 +1,0 @@
-"""The arithmetic of kernels: registers, occupancy and ceilings, from shader texts and published numbers."""

@@ -1,9 +1,0 @@
-"""The stored list of ExecuTorch's portable kernels equals the list of the installed wheel."""
-
-from __future__ import annotations
-
-from tests.support.operators.portable import in_the_wheel, recorded
-
-
-def test_the_list_is_current() -> None:
-    assert recorded() == in_the_wheel(), "run `make docs`"
