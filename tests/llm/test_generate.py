@@ -425,6 +425,6 @@ def test_a_missing_package_is_named_with_its_extra(
 ) -> None:
     importlib.import_module("pteron.server")
     monkeypatch.setitem(sys.modules, package, None)
-    hint = rf"'{package}' is needed: pip install .*, or pip install 'pteron\[{extra}\]'"
+    hint = rf"'{package}' is needed: pip install .*, pip install '\.\[{extra}\]'"
     with pytest.raises(PteronError, match=hint):
         use()

@@ -33,14 +33,30 @@ def test_the_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "pteron-9.dist-info" / "METADATA").write_text(METADATA)
     monkeypatch.syspath_prepend(tmp_path)
     assert hint("server") == (
-        "pip install 'absent-server[fast]<3,>=1.2' absent_metrics, or pip install 'pteron[server]'"
+        "pip install 'absent-server[fast]<3,>=1.2' absent_metrics, "
+        "or, in a checkout of Pteron, pip install '.[server]'"
     )
-    assert hint("data") == "pip install absent-reader==1, or pip install 'pteron[data]'"
+    assert hint("data") == "pip install absent-reader==1, or, in a checkout of Pteron, pip install '.[data]'"
 
 
 def test_without_metadata_the_module_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.path", [str(tmp_path)])
-    assert hint("server") == "pip install absent_server, or pip install 'pteron[server]'"
+    assert hint("server") == "pip install absent_server, or, in a checkout of Pteron, pip install '.[server]'"
+
+
+def test_no_text_installs_from_an_index() -> None:
+    """Remove this test when Pteron is on an index."""
+    places = [ROOT / folder for folder in ("src", "docs", "examples", "benchmarks", "scripts", ".github")]
+    texts = [*ROOT.glob("*.md"), *(path for place in places for path in place.rglob("*"))]
+    readable = {".py", ".md", ".ipynb", ".sh", ".yml", ".html", ".js"}
+    advice = re.compile(r"pip3? install [^`\n#]*?(?<![\w./-])['\"]?pteron(?![-\w.])(?!==\$)")
+    wrong = [
+        f"{path.relative_to(ROOT)}: {found[0]}"
+        for path in texts
+        if path.suffix in readable and "vendor" not in path.parts and path.is_file()
+        for found in advice.finditer(path.read_text("utf-8"))
+    ]
+    assert not wrong, f"Pteron is not on an index: advise pip install '.[extra]' in a checkout: {wrong}"
 
 
 def test_every_extra_exists() -> None:

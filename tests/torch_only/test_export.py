@@ -144,7 +144,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr("pteron.tools.exporter.lowering", raising=False)
     monkeypatch.setitem(sys.modules, "executorch.exir", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'pteron\[export\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[export\]'"):
         pteron.export(Mlp(), rows(1))
 
 

@@ -29,11 +29,11 @@ def needs(extra: str, purpose: str) -> Iterator[None]:
 
 def missing(extra: str, purpose: str, module: str) -> MissingExtra:
     """The error for a module that cannot be imported."""
-    # A checkout is not on an index, so the name of the extra alone does not install anything.
+    # Pteron is not on an index, so the packages themselves are named.
     packages = shlex.join(missing_packages(extra) or [module.partition(".")[0]])
     return MissingExtra(
         f"{purpose}, the package '{module}' is needed: pip install {packages}, "
-        f"or pip install 'pteron[{extra}]'",
+        f"or, in a checkout of Pteron, pip install '.[{extra}]'",
         name=module,
     )
 

@@ -19,6 +19,7 @@ from pteron.cli.embed import embed
 from pteron.cli.export import export
 from pteron.cli.generate import generate
 from pteron.cli.inspect import inspect
+from pteron.cli.llama_flags import LlamaCommand
 from pteron.cli.map_file import map_file
 from pteron.cli.profile import profile
 from pteron.cli.run import run
@@ -94,10 +95,10 @@ def root(
 app.command()(run)
 app.command()(inspect)
 app.command()(view)
-app.command()(chat)
-app.command()(generate)
-app.command()(serve)
-app.command()(embed)
+app.command(cls=LlamaCommand)(chat)
+app.command(cls=LlamaCommand)(generate)
+app.command(cls=LlamaCommand)(serve)
+app.command(cls=LlamaCommand)(embed)
 app.command()(web)
 app.command("map")(map_file)
 app.command()(convert)
@@ -107,7 +108,7 @@ app.command()(export)
 app.command()(check)
 app.command()(verify)
 app.command()(profile)
-app.command()(bench)
+app.command(cls=LlamaCommand)(bench)
 app.command()(tune)
 app.command()(devices)
 app.command()(doctor)

@@ -1,4 +1,4 @@
-"""Language models from GGUF files. Needs the `llm` extra: `pip install pteron[llm]`."""
+"""Language models from GGUF files. Needs the extra `llm`: `pip install '.[llm]'`."""
 
 from pteron.llm.gguf.convert import Conversion, Progress, convert
 

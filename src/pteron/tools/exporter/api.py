@@ -56,7 +56,7 @@ def export(
 ) -> Export:
     """Export a torch module or function to a `.pte` program. The module is not changed.
 
-    It needs the extra `export`: `pip install 'pteron[export]'`.
+    It needs the extra `export`: `pip install '.[export]'` in a checkout.
 
     Args:
         module: A module, a function or a method of a module, or what `torch.export.export` made of it: an
