@@ -230,7 +230,7 @@ def test_static_quantization(device: Device, per_channel: bool) -> None:
     made = [(torch.randn(1, 3, 16, 16),) for _ in range(3)]
     module = quantized(SmallNetwork(), made[0], is_per_channel=per_channel)
     data = lower(module, made[0])
-    program = compare(device, data, made, rtol=0, atol=2.1 * step_of(data))
+    program = compare(device, data, made, rtol=0, atol=0.1 * step_of(data))
     names = [node.name for node in program.method().graph.nodes]
     assert "et_vk.q8ta_conv2d.default" in names and "et_vk.q8ta_linear.default" in names
 
@@ -247,6 +247,33 @@ def step_of(data: bytes) -> float:
         and isinstance(value.quant_params, xnnpack.PerTensorQuant)
         and not value.tensor_value.constant_buffer_idx
     )
+
+
+class Codes(nn.Module):
+    """Arithmetic of codes. With these scales and zero points, many results lie between two codes."""
+
+    @staticmethod
+    def rounded(x: torch.Tensor, scale: float, zero: int) -> torch.Tensor:
+        codes = torch.ops.quantized_decomposed.quantize_per_tensor(x, scale, zero, -128, 127, torch.int8)
+        made: torch.Tensor = torch.ops.quantized_decomposed.dequantize_per_tensor(
+            codes, scale, zero, -128, 127, torch.int8
+        )
+        return made
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, image: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x, y, image = self.rounded(x, 0.05, 1), self.rounded(y, 0.05, -2), self.rounded(image, 0.1, -43)
+        mean = image.mean((2, 3), keepdim=True)
+        results = (x + y, x - y, x * y, functional.relu(x + y), x.clamp(-1.5, 3.0))
+        return (*(self.rounded(z, 0.1, 3) for z in results), self.rounded(mean, 0.1, -43))
+
+
+def test_every_pair_of_codes(device: Device) -> None:
+    torch.manual_seed(11)
+    codes = torch.arange(-128.0, 128)
+    args = ((codes - 1).view(256, 1) * 0.05, (codes + 2) * 0.05, torch.randn(2, 64, 2, 2) * 5)
+    data = lower(Codes(), args)
+    assert kinds(data) >= {"Add", "Subtract", "Multiply", "GlobalAvgPooling2d", "Clamp"}
+    compare(device, data, [args], rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("bits", [8, 4])

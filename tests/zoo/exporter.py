@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 import torch
@@ -57,14 +56,11 @@ class Exporter:
             shapes = self._dynamic_shapes(mode.dynamic)
             return pteron.export(self.module, self._example(), dynamic_shapes=shapes).buffer
         if mode.is_quantized:
-            return lower(torch.export.export(self.quantized_module, self._example()), xnnpack_partitioner())
+            quantized = quantized_int8(self.module, self._example())
+            return lower(torch.export.export(quantized, self._example()), xnnpack_partitioner())
         if mode.lowering == "xnnpack":
             return lower(self._program(mode.dynamic), xnnpack_partitioner(), any_operator=True)
         return lower(self._program(mode.dynamic), partitioner=mode.lowering == "vulkan")
-
-    @functools.cached_property
-    def quantized_module(self) -> torch.nn.Module:
-        return quantized_int8(self.module, self._example())
 
     def _program(self, dynamic: bool) -> ExportedProgram:
         if dynamic not in self._programs:

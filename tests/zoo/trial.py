@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -17,12 +17,13 @@ from pteron.tools.verify.comparison import Tolerance, difference
 from tests.support.memory import poison
 from tests.zoo.exporter import Exporter, Mode
 from tests.zoo.model import Model
+from tests.zoo.refused import executorch_refuses
 from tests.zoo.results import EQUAL, FROZEN, NOT_EXPORTED, NOT_LOADED, WRONG, Result
 
 # The difference from torch that passes, as a share of the largest element of an output.
 SHARES = {torch.float32: 1e-3, torch.bfloat16: 6e-2, torch.float16: 2e-2}
 EXPORTER_FROZE = "The exporter made this size a constant"  # a part of an error of Pteron
-# The same from the quantized module in torch: a few steps of int8.
+# The same from ExecuTorch's own runtime, in a quantized program: a few steps of int8.
 QUANTIZED_TOLERANCE = 3e-2
 TIMED = 0.2  # seconds of CPU: this clock advances in steps while the child's time limit is set
 
@@ -45,6 +46,8 @@ class Trial:
         try:
             loaded = pteron.load(program, device=self.device, tune=False)
         except pteron.PteronError as error:
+            if mode.is_quantized and executorch_refuses(program, self.model.inputs(self.model.largest)):
+                return result(NOT_EXPORTED, f"ExecuTorch's own runtime cannot run the file. {reason(error)}")
             return result(NOT_LOADED, reason(error))
         with loaded:
             try:
@@ -52,7 +55,7 @@ class Trial:
             except pteron.PteronError as error:
                 return result(NOT_LOADED, reason(error))
             try:
-                reference = self.quantized_reference(program) if mode.is_quantized else self
+                reference = ExecutorchOutputs(program, self.model) if mode.is_quantized else self
                 sizes = (self.model.largest, *self.sizes(mode))
                 worst = max(self.compare(method, size, reference) for size in sizes)
             except (pteron.PteronError, Mismatch) as error:
@@ -64,10 +67,7 @@ class Trial:
         """The live sizes to run after the largest, in this order."""
         return (*self.model.sizes, self.model.largest)[1:] if mode.dynamic else ()
 
-    def quantized_reference(self, program: bytes) -> QuantizedReference:
-        return QuantizedReference(program, self.exporter.quantized_module, self.model)
-
-    def compare(self, method: Any, size: int, reference: Trial | QuantizedReference) -> float:
+    def compare(self, method: Any, size: int, reference: Trial | ExecutorchOutputs) -> float:
         """The largest difference from the reference at one live size, on poisoned memory."""
         inputs = self.model.inputs(size)
         wanted = reference.wanted(size)
@@ -100,30 +100,21 @@ class Trial:
         return results
 
 
-class QuantizedReference:
-    """The quantized module in torch. A result may be as far from it as that of ExecuTorch's own runtime."""
+class ExecutorchOutputs:
+    """What ExecuTorch's own runtime gives for a program. A quantized program has no equal in torch."""
 
-    def __init__(self, program: bytes, module: torch.nn.Module, model: Model) -> None:
+    def __init__(self, program: bytes, model: Model) -> None:
         import executorch.kernels.quantized  # noqa: F401  registers kernels
         from executorch.runtime import Runtime
 
-        self._module = module
+        self._method: Any = Runtime.get().load_program(program).load_method("forward")
         self._model = model
-        method = Runtime.get().load_program(program).load_method("forward")
-        assert method is not None
-        self._far = self._distance(method.execute(list(model.inputs(model.largest))))
-
-    def _distance(self, outputs: Sequence[torch.Tensor]) -> float:
-        pairs = list(zip(outputs, self.wanted(self._model.largest), strict=True))
-        return max(float((got - want).abs().max() / want.abs().max()) for got, want in pairs)
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        return max(QUANTIZED_TOLERANCE, self._far) if dtype.is_floating_point else 0.0
+        return QUANTIZED_TOLERANCE if dtype.is_floating_point else 0.0
 
     def wanted(self, size: int) -> tuple[torch.Tensor, ...]:
-        with torch.no_grad():
-            results: tuple[torch.Tensor, ...] = self._module(*self._model.inputs(size))
-        return results
+        return tuple(output.clone() for output in self._method.execute(list(self._model.inputs(size))))
 
 
 class Mismatch(Exception):

@@ -172,9 +172,16 @@ class XnnInlining:
         if index not in self.held:
             tensor = self.values[index].tensor
             if not tensor.constant_buffer_idx:
-                raise FormatError(f"{self._origin} reads value {index} before any node has written it")
+                raise self.nowhere(index)
             self.held[index] = plain(self._constant(index))
         return self.held[index]
+
+    def nowhere(self, index: int) -> FormatError:
+        """The error for a value that comes from nowhere."""
+        return FormatError(
+            f"{self._origin} reads value {index}, which is no input, no constant, no result of an earlier "
+            "node. ExecuTorch's exporter writes such files for some models; its own runtime refuses them, too"
+        )
 
     def _constant(self, index: int) -> Tensor:
         tensor = self.values[index].tensor

@@ -2,7 +2,8 @@
 
 Values with one scale and one zero point are int8 tensors. Products of them are sums of integers, as in the
 file. Values that are quantized when they are computed stay floats until a product reads them: it quantizes
-them per row. Other nodes compute with floats between a dequantization and a quantization.
+them per row. Other nodes compute with floats between a dequantization and a quantization. Where a result lies
+exactly between two codes, its rounding depends on the order of these steps, which is therefore XNNPACK's.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import struct
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import isfinite
+from math import isfinite, prod
 from typing import Any
 
 from pteron.compiler.ir.dtypes import DType
@@ -25,6 +26,7 @@ from pteron.compiler.lower.xnnpack_nodes import (
     equal_padding,
     plain,
 )
+from pteron.compiler.ops.elementwise import nearest_f32
 from pteron.errors import FormatError, UnsupportedError
 from pteron.pte import xnnpack as xnn
 from pteron.pte.bytesource import ByteSource
@@ -65,6 +67,7 @@ class QuantizedInlining(XnnInlining):
         self._dynamic: dict[int, Held] = {}  # the floats that a product quantizes
         self._scaled: dict[ValueId, tuple[Tensor, Tensor]] = {}  # scales and zero points of rows
         self._in_floats = False
+        self._in_steps = False
 
     def _lower(self, node: xnn.NodeKind) -> None:
         if not any(self._is_quantized(index) for _, index in xnn.ids_of(node) if index in self.values):
@@ -77,6 +80,8 @@ class QuantizedInlining(XnnInlining):
             self._sum(node)
         elif isinstance(node, MOVES):
             super()._lower(node)
+        elif isinstance(node, xnn.Multiply | xnn.GlobalAvgPooling2d) and self._all_codes(node):
+            self._with_steps(node)
         elif isinstance(node, xnn.Clamp) and self._same_codes(node.input_id, node.output_id):
             held = self.read(node.input_id)
             self.held[node.output_id] = Held(self._clamp_codes(held.tensor, node.output_id), held.order)
@@ -161,20 +166,32 @@ class QuantizedInlining(XnnInlining):
 
     def _dequantized(self, held: Held, index: int) -> Held:
         scale, zero = self._parameters(index)
+        scale = 1.0 if self._in_steps else scale
         out = self.lowering.tensor(DType.float32, held.tensor.max_shape, f"{self._name(index)}.float")
         self.node(DEQUANTIZE, [held.tensor, scale, zero, LOW, HIGH, CHAR, None, out])
         return Held(out, held.order)
 
-    def _quantized(self, held: Held, index: int) -> Held:
+    def _quantized(self, held: Held, index: int, step: float | None = None, zero_first: bool = False) -> Held:
+        """The codes of floats in units of `step` codes. The zero point is added after or before rounding."""
         scale, zero = self._parameters(index)
+        step = 1 / scale if step is None else step
         x = held.tensor
         if x.dtype is not DType.float32:
             wide = self.lowering.tensor(DType.float32, x.max_shape, f"{x.name}.float32")
             self.node(CAST, [x, wide])
             x = wide
+        if zero_first:
+            x = self._apply("aten.mul.Scalar", x, step) if step != 1 else x
+            x = self._apply("aten.add.Scalar", x, float(zero), 1)
+            step, zero = 1.0, 0
         out = self.lowering.tensor(DType.int8, x.max_shape, self._name(index))
-        self.node(QUANTIZE, [x, scale, zero, LOW, HIGH, CHAR, out])
+        self.node(QUANTIZE, [x, 1 / step, zero, LOW, HIGH, CHAR, out])
         return Held(out, held.order)
+
+    def _apply(self, name: str, x: Tensor, *rest: Arg) -> Tensor:
+        made = self.lowering.tensor(x.dtype, x.max_shape, f"{x.name}.scaled")
+        self.node(name, [x, *rest, made])
+        return made
 
     def _convert(self, node: xnn.Convert) -> None:
         given, wanted = self._type(node.input_id), self._type(node.output_id)
@@ -183,7 +200,7 @@ class QuantizedInlining(XnnInlining):
         elif wanted is XnnDataType.QINT8 and given is XnnDataType.QINT8:
             with self._floats():
                 held = self.read(node.input_id)
-            self.held[node.output_id] = self._quantized(held, node.output_id)
+            self.held[node.output_id] = self._quantized(held, node.output_id, zero_first=True)
         elif wanted is XnnDataType.QINT8:
             self.held[node.output_id] = self._quantized(self.read(node.input_id), node.output_id)
         elif given is XnnDataType.QINT8:
@@ -212,7 +229,26 @@ class QuantizedInlining(XnnInlining):
             super()._lower(node)
         for index in outputs:
             if self._type(index) is XnnDataType.QINT8:
-                self.held[index] = self._quantized(self.held[index], index)
+                self.held[index] = self._quantized(self.held[index], index, zero_first=True)
+
+    def _with_steps(self, node: xnn.Multiply | xnn.GlobalAvgPooling2d) -> None:
+        """Compute with whole numbers of steps, and scale the result once."""
+        inputs = [self._parameters(index)[0] for name, index in xnn.ids_of(node) if name.startswith("input")]
+        step = nearest_f32(nearest_f32(prod(inputs)) / self._parameters(node.output_id)[0])
+        if not step or not isfinite(step):
+            raise UnsupportedError(f"one step of its inputs is {step} steps of its result")
+        bounds, self._bounds, self._in_steps = self._bounds, None, True
+        try:
+            with self._floats():
+                super()._lower(node)
+        finally:
+            self._bounds, self._in_steps = bounds, False
+        zero_first = isinstance(node, xnn.GlobalAvgPooling2d)
+        held = self._quantized(self.held[node.output_id], node.output_id, step, zero_first)
+        self.held[node.output_id] = Held(self._clamp_codes(held.tensor, node.output_id), held.order)
+
+    def _all_codes(self, node: xnn.NodeKind) -> bool:
+        return all(self._type(index) is XnnDataType.QINT8 for _, index in xnn.ids_of(node))
 
     def _clamp_codes(self, x: Tensor, index: int) -> Tensor:
         """Clamp codes to the bounds of the node."""
@@ -237,14 +273,15 @@ class QuantizedInlining(XnnInlining):
     # -- sums and products of codes -------------------------------------------------------------
 
     def _sum(self, node: xnn.Add | xnn.Subtract) -> None:
-        if any(self._type(index) is not XnnDataType.QINT8 for _, index in xnn.ids_of(node)):
+        if not self._all_codes(node):
             self._with_floats(node)
             return
         (a, b), order = self._aligned([self.read(node.input1_id), self.read(node.input2_id)])
         out = self.result(node.output_id, order)
-        inputs = (*self._parameters(node.input1_id), *self._parameters(node.input2_id))
-        alpha = -1.0 if isinstance(node, xnn.Subtract) else 1.0
-        self.node("et_vk.q8ta_add.default", [a, b, *inputs, *self._parameters(node.output_id), alpha, out])
+        scale, zero = self._parameters(node.input2_id)
+        second = -scale if isinstance(node, xnn.Subtract) else scale
+        parameters = (*self._parameters(node.input1_id), second, zero, *self._parameters(node.output_id))
+        self.node("pteron.add_codes", [a, b, *parameters, out])
         self.held[node.output_id] = Held(self._clamp_codes(out, node.output_id), order)
 
     def _product(self, node: xnn.FullyConnected | xnn.Filters2d) -> None:
@@ -358,7 +395,7 @@ class QuantizedInlining(XnnInlining):
 
     def _dynamic_input(self, index: int) -> Held:
         if index not in self._dynamic:
-            raise FormatError(f"{self._origin} reads value {index} before any node has written it")
+            raise self.nowhere(index)
         return self._dynamic[index]
 
     def _dynamic_linear(self, node: xnn.FullyConnected) -> None:

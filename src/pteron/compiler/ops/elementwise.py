@@ -16,6 +16,7 @@ of two words (ops/integer_expressions.py).
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
@@ -247,6 +248,11 @@ def as_f32(value: Scalar) -> float:
     """The value as a float32 parameter. A value outside the range of float32 becomes infinite."""
     value = float(value)
     return value if math.isnan(value) or abs(value) <= F32_MAX else math.copysign(math.inf, value)
+
+
+def nearest_f32(value: Scalar) -> float:
+    """The nearest float32."""
+    return float(struct.unpack("<f", struct.pack("<f", as_f32(value)))[0])
 
 
 def as_i32(value: Scalar) -> int:

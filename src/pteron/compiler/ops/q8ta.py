@@ -5,6 +5,8 @@ Sums are exact integers. Only the final sum is scaled and quantised to the outpu
 
 from __future__ import annotations
 
+from math import frexp, ldexp
+
 from pteron.compiler.ir.rule import (
     Dispatch,
     LiveArguments,
@@ -23,6 +25,7 @@ from pteron.compiler.ir.rule import (
     rows_of,
     threads,
 )
+from pteron.compiler.ops.elementwise import nearest_f32
 from pteron.compiler.ops.matmul import check_bias, check_rows
 from pteron.compiler.ops.products import (
     ANY,
@@ -40,6 +43,7 @@ from pteron.compiler.ops.window import Window, as_3d, per_dimension
 from pteron.compiler.ops.workgroups import stores, team_candidates, tile_candidates
 
 # The largest number of products (9 bits times 8 bits) whose sum always fits in 32 bits.
+FACTOR_BITS = 21  # of the larger factor of a sum in fixed point
 LONGEST_SUM = 2**31 // (255 * 128)
 
 
@@ -353,6 +357,43 @@ def q8ta_add(
         "b_strides": b_strides,
     }
     return Dispatch("q8ta_add", {"a": a, "b": b, "y": out}, params, threads(quads(out.numel)))
+
+
+@op("pteron.add_codes")
+def add_codes(
+    a: LiveTensor,
+    b: LiveTensor,
+    a_scale: float,
+    a_zero: int,
+    b_scale: float,
+    b_zero: int,
+    output_scale: float,
+    output_zero: int,
+    out: LiveTensor,
+) -> Dispatch:
+    """a + b as XNNPACK adds codes: in fixed point, ties up. A negative scale of b subtracts."""
+    shape = broadcast(a.shape, b.shape)
+    out.resize(shape)
+    walks = [broadcast_strides(x.shape, shape) for x in (a, b)]
+    sizes, (a_strides, b_strides) = merge(shape, *walks)
+    ratios = [nearest_f32(scale / output_scale) for scale in (a_scale, b_scale)]
+    largest = max(map(abs, ratios))
+    check(2**-10 <= largest < 2**8, f"the scales of the operands are {ratios} of that of the sum")
+    shift = FACTOR_BITS - frexp(largest)[1]
+    a_factor, b_factor = (round(ldexp(ratio, shift)) for ratio in ratios)
+    params: dict[str, Number] = {
+        "quads": quads(out.numel),
+        "rank": len(sizes),
+        "a_factor": a_factor,
+        "b_factor": b_factor,
+        "offset": (1 << shift - 1) - a_factor * a_zero - b_factor * b_zero,
+        "shift": shift,
+        "out_zero": output_zero,
+        "sizes": sizes,
+        "a_strides": a_strides,
+        "b_strides": b_strides,
+    }  # fmt: skip
+    return Dispatch("add_codes", {"a": a, "b": b, "y": out}, params, threads(quads(out.numel)))
 
 
 @op("et_vk.q8ta_relu.default")

@@ -137,6 +137,20 @@ for depth, columns in ((8, 12), (7, 9)):
 case("et_vk.q8ta_add", lambda n: [codes(n, 7), codes(n, 7), 0.05, 1, 0.07, 2, 0.11, 3, 1.0],
      lambda a, b, s, z, t, y, u, x, alpha: quantized(floats(a, s, z) + alpha * floats(b, t, y), u, x), INT8,
      INT8)  # fmt: skip
+
+
+def add_codes(a: Array, b: Array, s: float, z: int, t: float, y: int, u: float, x: int) -> Array:
+    """Fixed point with 21 bits for the larger factor; a sum between two codes becomes the upper one."""
+    ratios = np.array([s / u, t / u], np.float32)
+    shift = 20 - int(np.floor(np.log2(np.abs(ratios).max())))
+    first, second = np.rint(ratios.astype(float) * 2.0**shift).astype(int)
+    total = (a.astype(int) - z) * first + (b.astype(int) - y) * second + (1 << shift - 1)
+    return np.clip((total >> shift) + x, -128, 127)
+
+
+for scales in ((0.05, 0.05, 0.1), (0.05, -0.07, 0.11)):
+    case("pteron.add_codes", lambda n, r=scales: [codes(n, 7), codes(n, 7), r[0], 1, r[1], -2, r[2], 3],
+         add_codes, INT8, INT8)  # fmt: skip
 case("et_vk.q8ta_relu", lambda n: [codes(n, 7), 0.03, -3, 0.08, 5],
      lambda x, s, z, t, y: quantized(np.maximum(floats(x, s, z), 0), t, y), INT8, INT8)  # fmt: skip
 sample("et_vk.q8ta_pixel_shuffle", lambda n: [X(n, 8, 3, 3), *IN, *OUT, 2, X(n, 2, 6, 6)], INT8)
