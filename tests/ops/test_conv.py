@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 import pteron
+from pteron.compiler.ops import conv_tiles
 from pteron.engine.devices.opening import Device
 from pteron.errors import InputError
 from tests.support.export import export
@@ -181,11 +182,18 @@ PACKED: dict[str, Callable[[int], list[Any]]] = {
         (2, 4, n, n + 4, 5), (20, 4, 2, 3, 3), bias=20, padding=(1, 0, 2), stride=(2, 1, 1), dilation=(2,)
     ),
     "pointwise, whole quads at times": lambda n: conv((3, 5, n, 6), (32, 5, 1, 1), bias=32),
+    # Depths that several workgroups divide: slices of one tap that are full, or not, and in groups.
+    "deep": lambda n: conv((n, 32, n + 2, n + 1), (40, 32, 3, 3), bias=40, padding=(1,)),
+    "deep, ragged": lambda n: conv((2, 30, 2 * n, n), (18, 30, 3, 3), padding=(1,), stride=(2,)),
+    "deep, grouped": lambda n: conv((2, 64, n + 1, n), (40, 32, 2, 3), groups=2, padding=(0, 2), bias=40),
+    "deep, pointwise": lambda n: conv((3, 130, n, n), (50, 130, 1, 1), bias=50),
 }
 
 
 @pytest.mark.parametrize("case", PACKED)
-def test_packed_weights(routed: Device, case: str) -> None:
+def test_packed_weights(routed: Device, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conv_tiles, "STEP", 8)  # software adapters take long to compile more
+
     def make(n: int) -> list[Any]:
         return packed(PACKED[case](n))
 

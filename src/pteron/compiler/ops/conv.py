@@ -27,6 +27,7 @@ from pteron.compiler.ir.rule import (
     numel,
     op,
 )
+from pteron.compiler.ops.conv_tiles import TiledConvolution, tiled_candidates
 from pteron.compiler.ops.depthwise import depthwise_candidates
 from pteron.compiler.ops.matmul import all_float32
 from pteron.compiler.ops.products import ANY, GEMM, MIN_TILE_ROWS, Candidate, GemmShape, product_routes
@@ -214,7 +215,13 @@ class Convolution:
         more = []
         if filters.packed:
             more = more_routes(PackedConvolution(bindings, self.window, groups, gemm, finishing))
-        if not filters.transposed and most >= MIN_TILE_ROWS and x.dtype.is_float:
+        if filters.packed and is_float32 and most >= MIN_TILE_ROWS:
+            tiled = TiledConvolution(
+                x, weight, bindings["bias"], out, self.window, groups, (filters.ins, filters.outs),
+                batch, size, places, finishing,
+            )  # fmt: skip
+            candidates += tiled_candidates(tiled, numel(out.max_shape))
+        elif not filters.transposed and most >= MIN_TILE_ROWS and x.dtype.is_float:
             ragged = out.dtype.itemsize == 4
             flags = {**layout, **stores(not ragged), "POINTWISE": self.window.is_pointwise}
             product = Dispatch("conv_group", bindings, params, fold(0), flags)

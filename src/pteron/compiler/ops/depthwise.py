@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pteron.compiler.ir.rule import Define, Dispatch, LiveTensor, Number, Shape, numel, quads, threads
-from pteron.compiler.ops.products import DEPTHWISE, Candidate
+from pteron.compiler.ops.products import DEPTHWISE, GPU_DEPTHWISE, Candidate, KernelKind
 from pteron.compiler.ops.window import Window, as_3d
 
 MAX_TAPS = 81  # a kernel with more would take long to compile
 MAX_STRIDE = 4
-ENOUGH_INVOCATIONS = 1024  # to keep a device busy
-MIN_BAND = 4  # rows of an invocation; each band loads the rows at its edge again
+ENOUGH_INVOCATIONS = 1024  # to keep a software adapter busy
+MIN_BAND = 4  # rows of an invocation there; each band loads the rows at its edge again
+MANY_INVOCATIONS = 1 << 16  # to keep a GPU busy
 
 
 def depthwise_candidates(
@@ -31,12 +32,10 @@ def depthwise_candidates(
     size, places = as_3d(x.shape[-spatial:], 1)[1:], as_3d(out.shape[-spatial:], 1)[1:]
     padding = as_3d(window.padding, 0)[1:]
     planes = numel(out.shape[:-spatial])
-    band, bands = _bands(planes * quads(places[1]), places[0])
     params: dict[str, Number] = {
         **finishing,
         "planes": planes,
         "channels": out.shape[-spatial - 1],
-        "band": band,
         "input_rows": size[0],
         "input_columns": size[1],
         "rows": places[0],
@@ -44,19 +43,14 @@ def depthwise_candidates(
         "row_padding": padding[0],
         "column_padding": padding[1],
     }
-    grid = threads(planes * quads(places[1]) * bands)
-    return [
-        Candidate(
-            DEPTHWISE, Dispatch("conv_depthwise", bindings, params, grid, _shape_of_code(kernel, stride))
-        )
-    ]
+    code, columns = _shape_of_code(kernel, stride), planes * quads(places[1])
 
+    def in_bands(kind: KernelKind, enough: int, least: int) -> Candidate:
+        band = max(least, -(-places[0] // -(-enough // max(columns, 1))))
+        grid = threads(columns * -(-places[0] // band))
+        return Candidate(kind, Dispatch("conv_depthwise", bindings, {**params, "band": band}, grid, code))
 
-def _bands(columns: int, rows: int) -> tuple[int, int]:
-    """The rows of a band and the number of bands, for this many columns of invocations."""
-    wanted = -(-ENOUGH_INVOCATIONS // max(columns, 1))
-    band = max(MIN_BAND, -(-rows // wanted))
-    return band, -(-rows // band)
+    return [in_bands(GPU_DEPTHWISE, MANY_INVOCATIONS, 1), in_bands(DEPTHWISE, ENOUGH_INVOCATIONS, MIN_BAND)]
 
 
 def _shape_of_code(kernel: Shape, stride: Shape) -> dict[str, Define]:

@@ -48,17 +48,18 @@ class GemmShape:
 
     def workgroups(self, height: int, width: int) -> Grid:
         """One workgroup for each block of `height` rows and `width` columns."""
-        return fold(self._blocks(height, width))
+        return fold(self.blocks(height, width))
 
     def invocations(self, height: int, width: int) -> Grid:
         """One invocation for each block."""
-        return fold(-(-self._blocks(height, width) // WORKGROUP))
+        return fold(-(-self.blocks(height, width) // WORKGROUP))
 
     def element_quads(self) -> Grid:
         """One invocation for every four consecutive elements."""
         return threads(quads(self.elements))
 
-    def _blocks(self, height: int, width: int) -> int:
+    def blocks(self, height: int, width: int) -> int:
+        """The number of blocks of `height` rows and `width` columns."""
         return self.matrices * -(-self.rows // height) * -(-self.columns // width)
 
 
@@ -85,12 +86,14 @@ TEAM_GEMV = KernelKind("team gemv", GPU, (), is_one_row)
 TEAM_FEW_ROWS = KernelKind("team few rows", GPU, (), up_to(FEW_ROWS))
 TEAM_FEW_PACKED_ROWS = KernelKind("team few rows", GPU, (), up_to(FEW_PACKED_ROWS))
 # Tiles: a workgroup keeps a part of both operands in its memory.
+SPLIT_TILE = KernelKind("split tile gemm", GPU)  # several workgroups divide the depth
 LARGE_TILE = KernelKind("large tile gemm", GPU, (), lambda gemm: gemm.elements >= MANY_ELEMENTS)
 SMALL_TILE = KernelKind("small tile gemm", GPU)
 # Independent invocations: for every device.
 GEMV = KernelKind("gemv", fits=is_one_row)
 GEMM = KernelKind("gemm")
 # One filter per channel: a convolution that is no product of matrices.
+GPU_DEPTHWISE = KernelKind("depthwise in narrow bands", GPU)
 DEPTHWISE = KernelKind("depthwise")
 # For every device, element type and shape.
 ANY = KernelKind("any")
@@ -101,8 +104,10 @@ ORDER = (
     TEAM_FEW_ROWS,
     TEAM_FEW_PACKED_ROWS,
     GEMV,
+    SPLIT_TILE,
     LARGE_TILE,
     SMALL_TILE,
+    GPU_DEPTHWISE,
     DEPTHWISE,
     GEMM,
     ANY,

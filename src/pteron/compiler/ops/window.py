@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pteron.compiler.ir.rule import Shape, check, describe
+from pteron.compiler.ir.rule import Define, Shape, check, describe, numel
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,21 @@ class Window:
             "padding": as_3d(self.padding, 0),
             "dilation": as_3d(self.dilation, 1),
         }
+
+    @property
+    def taps(self) -> int:
+        """The number of elements of the window."""
+        return numel(self.kernel)
+
+    @property
+    def defines(self) -> dict[str, Define]:
+        """The window as a part of a shader text, always with three dimensions."""
+        sizes = {"WINDOW": self.kernel, "STRIDE": self.stride, "DILATION": self.dilation}
+        made: dict[str, Define] = {}
+        for name, values in sizes.items():
+            for along, value in zip(("DEPTH", "ROW", "COLUMN"), as_3d(values, 1), strict=True):
+                made[f"{along}_{name}"] = value
+        return made
 
 
 def per_dimension(values: Sequence[int], rank: int) -> Shape:

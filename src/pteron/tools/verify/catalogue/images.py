@@ -94,12 +94,15 @@ def packed_convolution(x: Array, w: Array, bias: Array, *rest: Any) -> Array:
     return np.maximum(convolution(x, np.moveaxis(w, -1, 0), bias, *rest[:4]), rest[4])
 
 
-for groups, outs, window, size in (
-    (1, 8, 3, 6), (1, 18, 1, 6), (4, 4, 3, 6), (2, 14, 3, 6), (1, 40, 3, 7), (1, 40, 3, 68), (1, 128, 3, 3),
+for groups, ins, outs, window, size in (
+    (1, 4, 8, 3, 6), (1, 4, 18, 1, 6), (4, 4, 4, 3, 6), (2, 4, 14, 3, 6), (1, 4, 40, 3, 7), (1, 4, 40, 3, 68),
+    (1, 4, 128, 3, 3), (1, 32, 20, 3, 5),
 ):  # fmt: skip
 
-    def image(n: int, g: int = groups, o: int = outs, w: int = window, s: int = size) -> list[Any]:
-        return [X(n, 4, s, s), W(4 // g, w, w, o), W(o), ONES, [w // 2] * 2, ONES, g, 0.0, None]
+    def image(
+        n: int, g: int = groups, i: int = ins, o: int = outs, w: int = window, s: int = size
+    ) -> list[Any]:
+        return [X(n, i, s, s), W(i // g, w, w, o), W(o), ONES, [w // 2] * 2, ONES, g, 0.0, None]
 
     case("pteron.packed_convolution", image, packed_convolution, tried=HALVES if size == 6 else F32,
          sizes=IMAGES)  # fmt: skip
