@@ -20,7 +20,7 @@ import pteron.llm
 from pteron.cli.commands import app
 from pteron.engine.devices.opening import Device
 from pteron.errors import FormatError, InputError, PteronError, UnsupportedError
-from tests.llm import tiny_encoders, tiny_models
+from tests.llm import converted_files, tiny_encoders, tiny_models
 from tests.llm.tiny_decoders import change
 from tests.llm.tiny_encoders import LENGTH, TEXTS, VOCABULARY, expected, model, write_folder
 from tests.support import DATA
@@ -57,6 +57,7 @@ def test_a_gguf_file(kind: str, pooling: str, stored_as: str, tmp_path: Path, de
     made = pteron.llm.convert(source, tmp_path / "tiny.pte")
     assert (made.architecture, made.max_seq_len) == (kind.replace("_", "-"), LENGTH)
     assert made.quantization.startswith(f"as in the file: {stored_as}")
+    converted_files.check_graph(f"{kind} {pooling} {stored_as}", made.path)
     check(made.path, expected(torch_model, TEXTS, pooling), device)
 
 

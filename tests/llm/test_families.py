@@ -20,6 +20,7 @@ from pteron.errors import FormatError, UnsupportedError
 from pteron.llm.architectures.families import ARCHITECTURES
 from pteron.llm.gguf.numpy_operators import reference
 from pteron.llm.sources import open_decoder
+from tests.llm import converted_files
 from tests.llm.gguf_families import FAMILIES, Family, logits, model, write_gguf
 from tests.llm.tiny_decoders import write_folder
 
@@ -31,7 +32,9 @@ def family(request: pytest.FixtureRequest) -> Family:
     return FAMILIES[request.param]
 
 
-def test_logits_are_those_of_transformers(family: Family, tmp_path: Path, device: Device) -> None:
+def test_logits_are_those_of_transformers(
+    family: Family, tmp_path: Path, device: Device, request: pytest.FixtureRequest
+) -> None:
     original = model(family)
     source = write_gguf(tmp_path / "tiny.gguf", family, original)
     tokens = TOKENS[: family.context]
@@ -43,6 +46,7 @@ def test_logits_are_those_of_transformers(family: Family, tmp_path: Path, device
         np.testing.assert_allclose(computed, wanted, rtol=0, atol=1e-4 * size, err_msg=path.name)
     made = pteron.llm.convert(source, tmp_path / "tiny.pte", max_seq_len=20, max_context=family.context)
     assert made.architecture == family.architecture
+    converted_files.check_graph(request.node.callspec.id, made.path)
     with pteron.load(made.path, device=device, tune=False) as program:
         method = program.method()
         for pieces in ([20, 1, 1, 12, 1], [5, 1, 11, 3, 17]):

@@ -20,6 +20,7 @@ from pteron.llm.gguf.codes import code
 from pteron.llm.gguf.formats import FORMATS, decode_blocks
 from pteron.llm.gguf.scales import narrowed
 from pteron.pte import ProgramFile
+from tests.llm import converted_files
 from tests.llm.blocks import Kind, random_blocks
 from tests.llm.tiny_models import LLAMA, Reference, delegate_of, weights, write_gguf
 
@@ -83,6 +84,7 @@ def test_logits_equal_torch_with_the_same_weights(kind: str, tmp_path: Path, dev
     source, floats = model_in(kind, tmp_path / "tiny.gguf")
     made = pteron.llm.convert(source, tmp_path / "tiny.pte", max_seq_len=16, max_context=32)
     assert made.quantization == f"as in the file: {kind}"
+    converted_files.check_bytes(kind, made.path)
     expected = Reference(TINY, floats).logits(PROMPT)
     with pteron.load(tmp_path / "tiny.pte", device=device) as program:
         method = program.method()

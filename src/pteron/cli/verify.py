@@ -47,6 +47,15 @@ def verify(
     all_routes: Annotated[
         bool, typer.Option("--all-routes", help="Verify all kernels that fit, not only those in use.")
     ] = False,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--repeat",
+            min=2,
+            help="Instead: make the same call so often, compare all results bit by bit, and name the first "
+            "node that differs.",
+        ),
+    ] = None,
     save: Annotated[
         Path | None,
         typer.Option("--save-failure", metavar="FOLDER", help="Save each wrong node as a program."),
@@ -56,9 +65,13 @@ def verify(
     device: common.DeviceName = None,
     as_json: common.AsJson = False,
 ) -> None:
-    """Compute every node of a .pte file again, by a reference, and compare. Exit code 1: a node is wrong."""
+    """Compute every node of a .pte file again, by a reference, and compare. Exit code 1: a node is wrong.
+
+    With --repeat: is every result the same each time? Exit code 1: one is not.
+    """
     from pteron.api.loading import load
     from pteron.cli.inputs import live_shapes, make_inputs
+    from pteron.tools.verify import repeat
     from pteron.tools.verify import verify as run
 
     prepare_folder(save)
@@ -76,6 +89,14 @@ def verify(
             given = [item.value for item in made.values()]
         elif method is not None:
             common.check_method(method, program.method_names)
+        if count is not None:
+            told = partial(report, "repeating")
+            repeated = repeat(program, given, count=count, method=method, seed=seed, progress=told)
+            if as_json:
+                print_json({"file": str(model), **repeated.as_json()})
+            else:
+                console().print(Text(str(repeated), style="green" if repeated.ok else "red"), soft_wrap=True)
+            raise typer.Exit(0 if repeated.ok else 1)
         found = run(
             program,
             reference,

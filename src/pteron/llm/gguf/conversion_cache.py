@@ -7,7 +7,6 @@ import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,9 @@ from pteron.llm.gguf.convert import DEFAULT_LENGTHS, Progress, convert_for_any_c
 from pteron.llm.hf.settings import folder_name
 from pteron.pte.container import write_file
 
+# Of what the converter writes. Raise it when it writes other files, or the old ones are used further. A test
+# notices when it does (tests/llm/converted_files.py).
+VERSION = 1
 LIMIT, LIMIT_VARIABLE = 20.0, "PTERON_CACHE_GIB"  # the least recently used go when more is kept
 # Contexts of up to this many tokens share one program. Its tables for rotary embeddings have so many rows.
 LONGEST_SHARED = 32768
@@ -55,7 +57,7 @@ def _converted(source: Path, tables: int, rotary: int, progress: Progress | None
     """A program for contexts of up to `tables` tokens. See `convert_for_any_context`."""
     is_folder = source.is_dir()
     known = folder_contents(source) if is_folder else contents(source)
-    key = hashlib.sha256(f"{known} {tables} {rotary} {converter()}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{known} {tables} {rotary} {VERSION}".encode()).hexdigest()[:16]
     target = folder() / f"{folder_name(source) if is_folder else source.stem}-{key}.pte"
     if target.exists():
         os.utime(target)
@@ -101,16 +103,6 @@ def limit() -> int:
         return int(float(text) * (1 << 30))
     except (ValueError, OverflowError):
         raise InputError(f"{LIMIT_VARIABLE} must be a number of GiB, not {text!r}") from None
-
-
-@cache
-def converter() -> str:
-    """Changes with any line of the converter: what an older one made is not used any more."""
-    digest = hashlib.sha256()
-    for name in ("architectures", "gguf", "hf"):
-        for path in sorted((Path(__file__).parents[1] / name).glob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 # -- the contents of files -------------------------------------------------------------------------

@@ -7,7 +7,8 @@
 The inputs of a node are read from the GPU, so an error is found in the node where it arises.
 """
 
+from pteron.tools.verify.repetition import RepeatReport, repeat
 from pteron.tools.verify.verification import verify
 from pteron.tools.verify.verify_report import NodeResult, VerifyReport
 
-__all__ = ["NodeResult", "VerifyReport", "verify"]
+__all__ = ["NodeResult", "RepeatReport", "VerifyReport", "repeat", "verify"]

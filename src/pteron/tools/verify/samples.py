@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from pteron.api.method import Method
 from pteron.api.method_info import IOInfo
 from pteron.compiler.ir.values import Shape
+from pteron.errors import InputError
 from pteron.tools.inspect.inspect import sample_ranges
 
 Draw: TypeAlias = Callable[[IOInfo, Shape], np.ndarray[Any, Any]]
@@ -61,6 +62,20 @@ def sizes_to_try(method: Method) -> list[int | None]:
 
 def _shapes(method: Method, size: int | None) -> list[Shape]:
     return [info.largest_shape if size is None else info.shape_at(size) for info in method.inputs]
+
+
+def accepted_inputs(method: Method, seed: int, refused: list[str]) -> Iterator[list[Any]]:
+    """Random inputs at the live shapes that the program accepts. `refused` gets the errors of others."""
+    for size in sizes_to_try(method):
+        given = random_inputs(method, size, seed)
+        try:
+            method.execute(given)
+        except InputError as error:
+            if size is None:
+                raise
+            refused.append(f"size {size}: {error}")
+            continue
+        yield given
 
 
 def why_no_more_shapes(method: Method, tried: int, refused: Sequence[str]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from pteron.tools.verify.failure import save_failure
 from pteron.tools.verify.kernel_reference import KernelReference
 from pteron.tools.verify.method_reference import compare_methods
 from pteron.tools.verify.references import FirstOf, NoReference, Reference, other_device, portable
-from pteron.tools.verify.samples import random_inputs, sizes_to_try, why_no_more_shapes
+from pteron.tools.verify.samples import accepted_inputs, random_inputs, why_no_more_shapes
 from pteron.tools.verify.single_node import SingleNode
 from pteron.tools.verify.verify_report import NodeResult, VerifyReport
 from pteron.tools.verify.walk import NodeRun, walk
@@ -79,14 +79,14 @@ def verify(
         ```
     """
     if reference is not None:
-        with _opened(program, device) as loaded:
+        with opened_program(program, device) as loaded:
             return _whole(loaded.method(method or "forward"), reference, inputs)
     if method is None and inputs is not None:
         method = "forward"
     runtime = executorch_runtime.shared()
-    with _opened(program, device) as loaded:
+    with opened_program(program, device) as loaded:
         against = against or _best_reference()
-        names = _computing(loaded) if method is None else (method,)
+        names = computing_methods(loaded) if method is None else (method,)
         folder = None if save is None else Path(save)
         shown = progress or NotebookBar("verifying").count
         with _reference(against, loaded, runtime) as judge:
@@ -110,7 +110,7 @@ def verify(
         )
 
 
-def _computing(program: Program) -> tuple[str, ...]:
+def computing_methods(program: Program) -> tuple[str, ...]:
     """The methods that compute something. Others only return constants, such as settings of a model."""
     return tuple(name for name in program.method_names if program.method(name).graph.nodes)
 
@@ -128,7 +128,7 @@ class Judge:
         self, inputs: Sequence[Any] | None, seed: int, progress: Callable[[int, int], None]
     ) -> VerifyReport:
         refused: list[str] = []
-        calls = [inputs] if inputs is not None else list(self._samples(seed, refused))
+        calls = [inputs] if inputs is not None else list(accepted_inputs(self.method, seed, refused))
         results: list[NodeResult] = []
         shapes = []
         for number, given in enumerate(calls):
@@ -143,19 +143,6 @@ class Judge:
         name = self.method.name
         notes = () if inputs is not None else why_no_more_shapes(self.method, len(calls), refused)
         return VerifyReport((name,), self.method.device.name, tuple(shapes), tuple(results), notes)
-
-    def _samples(self, seed: int, refused: list[str]) -> Iterator[Sequence[Any]]:
-        """Random inputs at the live shapes that the program accepts. The errors of others are added."""
-        for size in sizes_to_try(self.method):
-            given = random_inputs(self.method, size, seed)
-            try:
-                self.method.execute(given)
-            except InputError as error:
-                if size is None:
-                    raise
-                refused.append(f"size {size}: {error}")
-                continue
-            yield given
 
     def judge(self, run: NodeRun) -> Iterator[NodeResult]:
         """The result of the route that the call used, and of the others if they are wanted."""
@@ -237,7 +224,7 @@ def _whole(method: Method, reference: Any, inputs: Sequence[Any] | None) -> Veri
 
 
 @contextmanager
-def _opened(program: Any, device: Any) -> Iterator[Program]:
+def opened_program(program: Any, device: Any) -> Iterator[Program]:
     if isinstance(program, Program):
         yield program
     else:

@@ -48,10 +48,11 @@ def _fused_integers(node: Node) -> Iterator[SymInt]:
         yield from (value for value in original.reads if isinstance(value, SymInt))
 
 
-def walk(method: Method, inputs: Sequence[Any]) -> Iterator[NodeRun]:
-    """The nodes that use the GPU, in program order. All memory is poisoned before the call."""
+def walk(method: Method, inputs: Sequence[Any], *, poisoned: bool = True) -> Iterator[NodeRun]:
+    """The nodes that use the GPU, in program order. The memory between nodes is poisoned before the call."""
     with method.prepare(*inputs) as call:
-        call.poison()
+        if poisoned:
+            call.poison()
         for step in call.steps():
             if step.kernels:
                 node = step.node
