@@ -1,6 +1,6 @@
 # `make demo` and `make test` set up everything they need (see scripts/setup.sh).
-.PHONY: demo quick test test-all cluster conformance soak zoo fuzz differential check-op docs site bench lint format
-.PHONY: setup clean
+.PHONY: demo quick test test-all cluster conformance soak zoo fuzz differential check-op docs site bench
+.PHONY: gpu-model gpu-baseline lint format setup clean
 
 PY := .venv/bin/python
 # A file stays in one worker, so its exported programs are made once and no worker waits for another.
@@ -86,6 +86,15 @@ site: setup
 bench: setup
 	@bash scripts/bench_peers.sh
 	@$(PY) -m benchmarks.compare $(ARGS)
+
+# Predict what kernels cost on GPUs that this machine has not got: see docs/performance.md.
+# Examples: ARGS="--program resnet18", ARGS="--against main", ARGS=--help
+gpu-model: setup
+	@$(PY) -m benchmarks.gpu_model $(ARGS)
+
+# Write benchmarks/gpu_model/baseline.json again, with which `make test` compares kernels.
+gpu-baseline: setup
+	@$(PY) -m benchmarks.gpu_model.gate
 
 lint:
 	$(PY) -m ruff check .

@@ -94,8 +94,11 @@ install_test_tools() {
         say "the tests of pages and of JavaScript are skipped: install 'libatomic1'"
 }
 
+# Compilers of GPUs, for the model of their times. Without them, its tests are skipped with a reason.
+install_gpu_model() { bash scripts/gpu_model.sh || say "the tests of the model of GPUs are skipped"; }
+
 make_venv
 install_packages
 ensure_adapter
 fetch_assets
-if [ "$what" = dev ]; then install_test_tools; fi
+if [ "$what" = dev ]; then install_test_tools; install_gpu_model; fi

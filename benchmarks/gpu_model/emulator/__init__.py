@@ -1,0 +1,1 @@
+"""An emulator of AMD's RDNA GPUs: see `machine`."""

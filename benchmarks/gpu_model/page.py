@@ -1,0 +1,144 @@
+"""Measures all programs, and writes docs/performance.md.
+
+The numbers are kept in `results.json`, so that the page can be written again without measuring.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu_model import tables
+from benchmarks.gpu_model.gpus import GPUS, INTEL, name_of
+from benchmarks.gpu_model.programs import TITLES
+from benchmarks.gpu_model.recorded import record
+from benchmarks.gpu_model.report import examine
+from benchmarks.gpu_model.tree import HERE, ROOT
+
+RESULTS = Path(__file__).with_name("results.json")
+PAGE = ROOT / "docs" / "performance.md"
+CASES = "cases:"  # all shapes of `pteron bench --report`
+
+TEXT = Path(__file__).with_name("page.md")
+
+
+def make() -> None:
+    RESULTS.write_text(json.dumps(measure_all(), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    write()
+
+
+def write() -> None:
+    PAGE.write_text(text(json.loads(RESULTS.read_text("utf-8"))), "utf-8")
+
+
+def measure_all() -> dict[str, Any]:
+    found: dict[str, Any] = {"programs": [], "operators": [], "leaks": []}
+    for name, title in TITLES.items():
+        recorded = record(HERE, name)
+        for family in (*GPUS, *INTEL):
+            result = examine(recorded, HERE, family)
+            for point, total in result.points.items():
+                row = {"program": title, "point": point, "family": family, "dispatches": total.dispatches}
+                row |= {"kernels": round(total.kernels, 1), "total": round(total.total, 1)}
+                found["programs"].append({**row, "roofline": round(total.roofline, 1)})
+            found["leaks"] += _leaks(title, family, result.kernels.values())
+    recorded = record(HERE, CASES)
+    for family in (*GPUS, *INTEL):
+        result = examine(recorded, HERE, family, samples=2)
+        for point, total in result.points.items():
+            found["operators"] += [
+                {
+                    "family": family,
+                    "operator": point,
+                    "shape": row.route.partition(", ")[2],
+                    "route": row.route.partition(", ")[0],
+                    "kernel": row.kernel,
+                    "microseconds": round(row.microseconds, 2),
+                    "roofline": round(row.roofline, 2),
+                    "bound": row.error or row.bound,
+                }
+                for row in total.rows
+            ]
+        found["leaks"] += _leaks("operators", family, result.kernels.values())
+    return found
+
+
+def _leaks(program: str, family: str, kernels: Any) -> Iterator[dict[str, Any]]:
+    for kernel in kernels:
+        if kernel.spills or kernel.scratch:
+            named = {"program": program, "family": family, "kernel": kernel.kernel}
+            yield {
+                **named,
+                "route": ", ".join(kernel.routes),
+                "spills": kernel.spills,
+                "scratch": kernel.scratch,
+            }
+
+
+def text(found: dict[str, Any]) -> str:
+    launch = next(iter(GPUS.values())).launch * 1e6
+    parts = {"programs": _programs(found), "operators": _operators(found), "leaks": _leak_table(found)}
+    return TEXT.read_text("utf-8").format(launch=launch, **parts)
+
+
+def _programs(found: dict[str, Any]) -> str:
+    header = (
+        "program",
+        "live point",
+        "GPU",
+        "dispatches",
+        "kernels µs",
+        "with launches µs",
+        "roofline µs",
+        "share",
+    )
+    rows = [
+        (
+            row["program"],
+            row["point"],
+            name_of(row["family"]),
+            row["dispatches"],
+            f"{row['kernels']:,.0f}",
+            f"{row['total']:,.0f}",
+            f"{row['roofline']:,.0f}",
+            f"{row['roofline'] / row['total']:.0%}",
+        )
+        for row in found["programs"]
+    ]
+    return tables.table(header, rows).strip()
+
+
+def _operators(found: dict[str, Any]) -> str:
+    by_shape: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
+    for row in found["operators"]:
+        families = by_shape.setdefault((row["operator"], row["shape"]), {})
+        families.setdefault(row["family"], []).append(row)
+    header = ("operator", "shape", "route", *(f"{name_of(family)} µs, share, bound by" for family in GPUS))
+    rows = []
+    for (operator, shape), families in sorted(by_shape.items()):
+        route = next(iter(families.values()))[0]["route"]
+        rows.append((operator, shape, route, *(_cell(families.get(family, [])) for family in GPUS)))
+    return tables.table(header, rows).strip()
+
+
+def _cell(rows: list[dict[str, Any]]) -> str:
+    """All dispatches of an operator together. The longest says what bounds them."""
+    time, roofline = (sum(row[key] for row in rows) for key in ("microseconds", "roofline"))
+    if not time:
+        return ""
+    longest = max(rows, key=lambda row: row["microseconds"])
+    return f"{time:,.1f}, {roofline / time:.0%}, {longest['bound']}"
+
+
+def _leak_table(found: dict[str, Any]) -> str:
+    if not found["leaks"]:
+        return "There are none."
+    worst: dict[tuple[str, str, str], tuple[int, int]] = {}
+    for row in found["leaks"]:
+        key = (row["kernel"], row["route"], name_of(row["family"]))
+        spills, scratch = worst.get(key, (0, 0))
+        worst[key] = max(spills, row["spills"]), max(scratch, row["scratch"])
+    rows = [(*key, *numbers) for key, numbers in sorted(worst.items())]
+    return tables.table(("kernel", "route", "GPU", "spills", "bytes of scratch"), rows).strip()

@@ -1,0 +1,1 @@
+"""Kernels on GPUs that are not here: see benchmarks/gpu_model."""
