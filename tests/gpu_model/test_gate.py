@@ -32,7 +32,7 @@ def test_a_slower_or_spilling_kernel_is_reported(recorded: Recorded) -> None:
     times = better["navi31"]["microseconds"]
     slow = max(times, key=lambda name: times[name])
     times[slow] /= 2
-    better["navi31"]["exceptions"] = dict.fromkeys(gate.worst_of(recorded, "navi31"), {"occupancy": 17})
+    better["navi31"]["exceptions"] = {name: {"occupancy": 17} for name in gate.worst_of(recorded, "navi31")}
     found = list(gate.findings("navi31", recorded, better))
     assert any(slow in finding for finding in found), found
     for kernel in better["navi31"]["exceptions"]:
