@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_type_hints
 
 import typer
 
@@ -34,7 +34,9 @@ _option = partial(typer.Option, rich_help_panel="Generation")
 
 @dataclass(frozen=True, slots=True)
 class SamplingFlags:
-    tokens: Annotated[
+    """The fields have the names of `pteron.llm.Options`."""
+
+    max_new_tokens: Annotated[
         int, _option("-n", "--predict", "--n-predict", help="Maximum tokens to generate; -1: no limit.")
     ] = -1
     temperature: Annotated[
@@ -49,7 +51,7 @@ class SamplingFlags:
     min_p: Annotated[
         float, _option("--min-p", help="Minimum probability, relative to the best token; 0: all.")
     ] = 0.05
-    typical: Annotated[
+    typical_p: Annotated[
         float, _option("--typical", help="Locally typical sampling with this total; 1: off.")
     ] = 1.0
     xtc_probability: Annotated[
@@ -58,7 +60,7 @@ class SamplingFlags:
     xtc_threshold: Annotated[
         float, _option("--xtc-threshold", help="XTC removes tokens above this probability but one.")
     ] = 0.1
-    repeat_penalty: Annotated[
+    repetition_penalty: Annotated[
         float, _option("--repeat-penalty", help="Penalty for repeated tokens; 1: none.")
     ] = 1.0
     presence_penalty: Annotated[
@@ -67,8 +69,8 @@ class SamplingFlags:
     frequency_penalty: Annotated[
         float, _option("--frequency-penalty", help="Penalty for each time that a token is in the text.")
     ] = 0.0
-    repeat_last_n: Annotated[
-        int, _option("--repeat-last-n", help="Penalties look at so many last tokens; -1: at all.")
+    penalty_last_n: Annotated[
+        int, _option("--repeat-last-n", help="Number of last tokens that penalties look at; -1: all.")
     ] = 64
     dry_multiplier: Annotated[
         float, _option("--dry-multiplier", help="Penalty for repeated sequences (DRY); 0: none.")
@@ -80,7 +82,7 @@ class SamplingFlags:
         int, _option("--dry-allowed-length", help="Shorter repetitions are allowed.")
     ] = 2
     dry_last_n: Annotated[
-        int, _option("--dry-penalty-last-n", help="Look at so many last tokens; -1: at all.")
+        int, _option("--dry-penalty-last-n", help="Number of last tokens to look at; -1: all.")
     ] = -1
     logit_bias: Annotated[
         list[str] | None,
@@ -97,28 +99,13 @@ class SamplingFlags:
     ] = None
 
     def options(self) -> Options:
-        """As the library's options."""
-        return {
-            "max_new_tokens": None if self.tokens < 0 else self.tokens,
-            "temperature": self.temperature,
-            "top_k": self.top_k,
-            "top_p": self.top_p,
-            "min_p": self.min_p,
-            "typical_p": self.typical,
-            "xtc_probability": self.xtc_probability,
-            "xtc_threshold": self.xtc_threshold,
-            "repetition_penalty": self.repeat_penalty,
-            "presence_penalty": self.presence_penalty,
-            "frequency_penalty": self.frequency_penalty,
-            "penalty_last_n": self.repeat_last_n,
-            "dry_multiplier": self.dry_multiplier,
-            "dry_base": self.dry_base,
-            "dry_allowed_length": self.dry_allowed_length,
-            "dry_last_n": self.dry_last_n,
-            "logit_bias": dict(map(_bias, self.logit_bias or [])),
-            "seed": None if self.seed < 0 else self.seed,
-            "stop": self.stop or [],
-        }
+        """As the library's options. On the command line, -1 stands for None."""
+        options: Any = {flag.name: getattr(self, flag.name) for flag in fields(self)}
+        for name in ("max_new_tokens", "seed"):
+            options[name] = None if options[name] < 0 else options[name]
+        options["logit_bias"] = dict(map(_bias, self.logit_bias or []))
+        options["stop"] = self.stop or []
+        return cast("Options", options)
 
 
 def _bias(text: str) -> tuple[int, float]:

@@ -10,22 +10,11 @@ from difflib import get_close_matches
 from typing import Any
 
 # Fields that change no answer, whatever their value is.
-HARMLESS = frozenset(
-    [
-        "metadata",
-        "user",
-        "store",
-        "service_tier",
-        "safety_identifier",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "prediction",
-        "cache_prompt",
-        "id_slot",
-        "timings_per_token",
-        "return_progress",
-    ]
-)
+HARMLESS = {
+    "metadata", "user", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+    "prompt_cache_retention", "prediction", "cache_prompt", "id_slot", "timings_per_token",
+    "return_progress",
+}  # fmt: skip
 # Unsupported fields, and the values without an effect. Other values would change the answer.
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "suffix": (None, ""),
@@ -39,42 +28,27 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "dynatemp_range": (None, 0),
     "ignore_eos": (None, False),
 }
-_BOTH = frozenset(
-    [
-        "model",
-        "stream",
-        "stream_options",
-        "max_tokens",
-        "n",
-        "best_of",
-        "stop",
-        "seed",
-        "temperature",
-        "top_p",
-        "min_p",
-        "top_k",
-        "typical_p",
-        "xtc_probability",
-        "xtc_threshold",
-        "repeat_penalty",
-        "repetition_penalty",
-        "presence_penalty",
-        "frequency_penalty",
-        "repeat_last_n",
-        "dry_multiplier",
-        "dry_base",
-        "dry_allowed_length",
-        "dry_penalty_last_n",
-        "logit_bias",
-        "logprobs",
-        "response_format",
-    ]
-)
-CHAT = (
-    _BOTH
-    | {"messages", "max_completion_tokens", "top_logprobs"}
-    | {"tools", "tool_choice", "parallel_tool_calls"}
-)
+# Numbers of sampling that have the library's names, with their defaults here.
+NUMBERS = {
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "typical_p": 1.0,
+    "xtc_probability": 0.0,
+    "xtc_threshold": 0.1,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "dry_multiplier": 0.0,
+    "dry_base": 1.75,
+}
+_BOTH = NUMBERS.keys() | {
+    "model", "stream", "stream_options", "max_tokens", "n", "best_of", "stop", "seed", "top_k",
+    "repeat_penalty", "repetition_penalty", "repeat_last_n", "dry_allowed_length", "dry_penalty_last_n",
+    "logit_bias", "logprobs", "response_format",
+}  # fmt: skip
+CHAT = _BOTH | {
+    "messages", "max_completion_tokens", "top_logprobs", "tools", "tool_choice", "parallel_tool_calls",
+}  # fmt: skip
 COMPLETION = _BOTH | {"prompt", "echo"}
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 from pteron.llm import Options
 from pteron.llm.closed_schema import closed
 from pteron.llm.generate import Prompt
-from pteron.server.field_names import CHAT, COMPLETION, UNSUPPORTED, first_unknown, similar_name
+from pteron.server.field_names import CHAT, COMPLETION, NUMBERS, UNSUPPORTED, first_unknown, similar_name
 
 
 class ApiError(Exception):
@@ -191,24 +191,14 @@ def make_request(
     fields: Mapping[str, Any], prompts: tuple[Prompt, ...], own: Options, echo: bool = False
 ) -> Request:
     """`own` are the options that the two kinds of requests name differently."""
-    options: Options = {
+    repetition = "repeat_penalty" if "repeat_penalty" in fields else "repetition_penalty"
+    options: Any = {
         **own,
         "stop": _stops(fields.get("stop")),
-        "temperature": _number(fields, "temperature", 1.0),
-        "top_p": _number(fields, "top_p", 1.0),
-        "min_p": _number(fields, "min_p", 0.0),
+        **{name: _number(fields, name, default) for name, default in NUMBERS.items()},
+        "repetition_penalty": _number(fields, repetition, 1.0),
         "top_k": integer(fields, "top_k", 0) or 0,
-        "typical_p": _number(fields, "typical_p", 1.0),
-        "xtc_probability": _number(fields, "xtc_probability", 0.0),
-        "xtc_threshold": _number(fields, "xtc_threshold", 0.1),
-        "repetition_penalty": _number(
-            fields, "repeat_penalty" if "repeat_penalty" in fields else "repetition_penalty", 1.0
-        ),
-        "presence_penalty": _number(fields, "presence_penalty", 0.0),
-        "frequency_penalty": _number(fields, "frequency_penalty", 0.0),
         "penalty_last_n": _or(integer(fields, "repeat_last_n", -1), 64),
-        "dry_multiplier": _number(fields, "dry_multiplier", 0.0),
-        "dry_base": _number(fields, "dry_base", 1.75),
         "dry_allowed_length": _or(integer(fields, "dry_allowed_length", 1), 2),
         "dry_last_n": _or(integer(fields, "dry_penalty_last_n", -1), -1),
         "logit_bias": _biases(fields.get("logit_bias")),
