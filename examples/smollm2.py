@@ -34,7 +34,7 @@ def main() -> None:
     question = " ".join(sys.argv[1:]) or QUESTION
     model = gguf()
     with console.status("loading: weights to the GPU, kernels compiled") as status:
-        llm = pteron.llm.load(model, progress=lambda share, what: status.update(f"{what}: {share:.0%}"))
+        llm = pteron.llm.load(model, progress=lambda what, share, _: status.update(f"{what}: {share:.0%}"))
         session = llm.session()
     method, device = llm.decoder.method, llm.program.device
     allocations, compilations = device.allocations, device.compilations

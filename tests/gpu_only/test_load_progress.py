@@ -16,7 +16,7 @@ DATA = Path(__file__).parents[1] / "data"
 def test_a_load_tells_the_share_of_kernels_that_are_compiled(device):
     told: list[tuple[float, str]] = []
     with pteron.load(
-        DATA / "emb_dyn.pte", device=device, progress=lambda share, what: told.append((share, what))
+        DATA / "emb_dyn.pte", device=device, progress=lambda what, share, total: told.append((share, what))
     ) as program:
         shares = [share for share, _ in told]
         assert {what for _, what in told} == {"compiling kernels"}

@@ -39,7 +39,7 @@ def test_converted_once(source: Path, tmp_path: Path) -> None:
     shares: list[float] = []
 
     def converted(path: Path, **options: Any) -> Path:
-        return cache.converted(path, progress=lambda share, what: shares.append(share), **options)
+        return cache.converted(path, progress=lambda what, share, total: shares.append(share), **options)
 
     first = converted(source)
     assert shares[-1] == 1

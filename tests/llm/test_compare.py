@@ -30,13 +30,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_model_and_its_source(folder: Path, device: Device) -> None:
-    done: list[tuple[int, int]] = []
+    done: list[tuple[float, float | None]] = []
     found = pteron.llm.compare(
         folder / "exact.pte",
         folder / "tiny.gguf",
         TEXT,
         device=device,
-        progress=lambda *at: done.append(at),
+        progress=lambda what, at, of: done.append((at, of)),
     )
     assert found.divergence < 1e-6
     assert found.agreement == 1

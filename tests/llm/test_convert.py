@@ -198,7 +198,7 @@ class TestFile:
     def test_progress_rises_to_one(self, tmp_path: Path) -> None:
         seen: list[float] = []
         source = write_gguf(tmp_path / "tiny.gguf", LLAMA)
-        pteron.llm.convert(source, tmp_path / "x.pte", progress=lambda share, what: seen.append(share))
+        pteron.llm.convert(source, tmp_path / "x.pte", progress=lambda what, share, total: seen.append(share))
         assert seen == sorted(seen)
         assert seen[-1] == 1
         assert len(set(seen)) > 10

@@ -13,8 +13,8 @@ import pytest
 
 import pteron
 import pteron.llm
-from pteron._util import notebook_bar
-from pteron._util.notebook_bar import NotebookBar
+from pteron._util import progress
+from pteron._util.progress import NotebookBar
 from pteron.engine.devices.opening import Device
 from tests.llm.tiny_models import LLAMA, write_gguf
 from tests.support import DATA
@@ -31,8 +31,8 @@ class Notebook:
         display.__dict__.update(HTML=str, display=self._new_bar)
         patch.setitem(sys.modules, "IPython", ipython)
         patch.setitem(sys.modules, "IPython.display", display)
-        patch.setattr(notebook_bar, "DELAY", 0)
-        patch.setattr(notebook_bar, "INTERVAL", 0)
+        patch.setattr(progress, "DELAY", 0)
+        patch.setattr(progress, "INTERVAL", 0)
 
     def _new_bar(self, content: str, *, display_id: bool) -> Any:
         assert display_id
@@ -48,49 +48,49 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
 
 def test_a_bar_changes_in_place(notebook: Notebook) -> None:
     bar = NotebookBar("<converting>")
-    bar.share(0.25, "reading")
-    bar.share(1, "done")
+    bar("reading", 0.25, 1.0)
+    bar("done", 1.0, 1.0)
     assert notebook.bars == [
         [
-            "&lt;converting&gt; <progress value='0.25' max='1'></progress> reading",
-            "&lt;converting&gt; <progress value='1' max='1'></progress> done",
+            "&lt;converting&gt; <progress value='0.25' max='1.0'></progress> reading",
+            "&lt;converting&gt; <progress value='1.0' max='1.0'></progress> done",
         ]
     ]
 
 
 def test_short_work_shows_nothing(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notebook_bar, "DELAY", 1e6)
+    monkeypatch.setattr(progress, "DELAY", 1e6)
     bar = NotebookBar("verifying")
-    bar.count(1, 2)
-    bar.count(2, 2)
+    bar("verifying", 1, 2)
+    bar("verifying", 2, 2)
     assert not notebook.bars
 
 
 def test_changes_are_not_more_frequent_than_people_see(
     notebook: Notebook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notebook_bar, "INTERVAL", 1e6)
+    monkeypatch.setattr(progress, "INTERVAL", 1e6)
     bar = NotebookBar("verifying")
     for done in range(1, 6):
-        bar.count(done, 5)
+        bar("verifying", done, 5)
     assert [shown.rpartition("> ")[2] for shown in notebook.bars[0]] == ["1 of 5", "5 of 5"]
 
 
 def test_in_a_terminal_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Notebook(monkeypatch, shell=SimpleNamespace())
-    NotebookBar("verifying").count(1, 2)
+    NotebookBar("verifying")("verifying", 1, 2)
     assert not terminal.bars
 
 
 def test_without_ipython_nothing_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
-    NotebookBar("verifying").count(1, 2)
+    NotebookBar("verifying")("verifying", 1, 2)
     assert "IPython" not in sys.modules
 
 
 def convert(folder: Path, device: Device) -> str:
     pteron.llm.convert(write_gguf(folder / "tiny.gguf", LLAMA), folder / "tiny.pte", max_seq_len=8)
-    return "converting tiny.gguf <progress value='1' max='1'></progress> done"
+    return "converting tiny.gguf <progress value='1.0' max='1.0'></progress> done"
 
 
 def verify(folder: Path, device: Device) -> str:

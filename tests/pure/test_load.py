@@ -64,7 +64,7 @@ def used(device: RecordingDevice) -> tuple[int, int, int]:
 def test_a_load_uploads_the_weights_and_compiles_the_kernels() -> None:
     device = RecordingDevice()
     told: list[float] = []
-    loaded = pteron.load(program("forward"), device=device, progress=lambda share, _: told.append(share))
+    loaded = pteron.load(program("forward"), device=device, progress=lambda _, share, of: told.append(share))
     nbytes, kernels, _ = after = used(device)
     assert nbytes >= 3 * 4 * SMALL and kernels > 0 and told[-1] == 1.0
     loaded.method()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pteron._util.browser import IN_BROWSER
+from pteron._util.progress import Progress
 from pteron.api.async_program import AsyncProgram, off_loop
 from pteron.api.fetching import fetched
 from pteron.api.program import Program, Tuner
@@ -60,7 +61,7 @@ def load(
     segments: int | Batching | None = None,
     methods: str | Iterable[str] | None = None,
     wait: bool = True,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Program:
     """Load a `.pte` program onto a GPU: upload its weights, and compile its kernels.
 
@@ -87,8 +88,8 @@ def load(
         wait: Whether to wait until all kernels of a method are compiled. With False, it waits only for one
             kernel of each operator. A thread compiles the others, which are faster at some shapes. Until they
             are ready (`program.ready`, `program.wait_ready()`), calls run without them.
-        progress: A function that is called while a method is loaded, with the finished share of its kernels
-            (0 to 1) and the name of the step.
+        progress: A function that is called while a method is loaded, with what is being done, the finished
+            share of its kernels, and 1.0.
 
     Returns:
         The program. It owns GPU memory until `close()`, or until the end of a `with` block.
@@ -120,7 +121,7 @@ async def load_async(
     *,
     data_path: Any = None,
     device: str | int | Adapter | Device | None = None,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> AsyncProgram:
     """Load a `.pte` program whose calls are awaited. It works in a browser and on any other machine.
@@ -225,7 +226,7 @@ def _program(
     lowered: _Lowered,
     device: Device,
     owns_device: bool,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Program:
     """The program, planned for a device. No method is loaded yet."""
     options = lowered.options

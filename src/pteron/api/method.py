@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pteron._util import html
+from pteron._util.progress import Progress
 from pteron.api.method_info import Memory, describe
 from pteron.compiler.ir.live import Live
 from pteron.compiler.ir.values import Port, SymInt, Tensor, ValueId
@@ -16,7 +17,6 @@ from pteron.compiler.plan.sweep import LiveGraph
 from pteron.engine.arrays import AsGiven, host
 from pteron.engine.call import AS_IT_IS, Call, Calls
 from pteron.engine.devices.device import Device
-from pteron.engine.executor import Progress
 from pteron.engine.inputs import Inputs
 from pteron.engine.staging import Pending
 from pteron.engine.state import State

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from pteron._util import html
-from pteron._util.notebook_bar import NotebookBar
+from pteron._util.progress import NotebookBar, Progress
 from pteron.api.method import Method
 from pteron.compiler.ir.values import Graph
 from pteron.compiler.pipeline import LoweredFile, Target
@@ -53,7 +53,7 @@ class Program:
         *,
         owns_device: bool = False,
         tuner: Tuner | None = None,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
         wait: bool = True,
         origin: Callable[..., tuple[Callable[..., Program], tuple[Any, ...]]] | None = None,
     ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from pteron._util.progress import Progress
 from pteron.api.method import Method
 from pteron.api.method_info import describe
 from pteron.compiler.ir.values import Port, Tensor
@@ -15,7 +16,6 @@ from pteron.compiler.segments.graph import SegmentedGraph
 from pteron.engine.arrays import AsGiven, GpuArray, host
 from pteron.engine.call import AS_IT_IS, Call, Calls, in_kind
 from pteron.engine.devices.device import Device
-from pteron.engine.executor import Progress
 from pteron.engine.inputs import Inputs
 from pteron.engine.slots import Slot, Slots
 from pteron.engine.staging import Pending

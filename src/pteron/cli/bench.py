@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from statistics import mean, median, stdev
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pteron._util.progress import Progress
 from pteron.cli import common, language
 from pteron.cli.progress import loading_bar, steps
 from pteron.cli.terminal import markdown_table, nbytes, print_json
@@ -112,8 +112,7 @@ def _bench_alone(
             rows = []
             with steps("measuring") as report:
                 for kind, length in tests:
-                    told = partial(report, f"{kind}{length}")
-                    rows.append(Runner(decoder, depth).measure(kind, length, repetitions, told))
+                    rows.append(Runner(decoder, depth).measure(kind, length, repetitions, report))
             facts = _facts(source.model, gpu, decoder)
     finally:
         gpu.close()
@@ -135,7 +134,7 @@ def _bench_parallel(
         _check_room(depth + lengths[0], llm.decoder)
         runner = ParallelRunner(llm)
         with steps("measuring") as report:
-            rows = runner.measure(counts, lengths[0], depth, repetitions, partial(report, "in turns"))
+            rows = runner.measure(counts, lengths[0], depth, repetitions, report)
         arrival = runner.arrival()
         facts = _facts(source.model, llm.program.device, llm.decoder)
     if as_json:
@@ -206,16 +205,14 @@ class Runner:
         self._random = random.Random(0)
         self._state: State = decoder.new_state()
 
-    def measure(
-        self, kind: str, length: int, repetitions: int, progress: Callable[[int, int], None] | None = None
-    ) -> Row:
+    def measure(self, kind: str, length: int, repetitions: int, progress: Progress | None = None) -> Row:
         run: Callable[[int], None] = self._read if kind == "pp" else self._write
         row = Row(kind, length, self._depth)
         self._fill()
         run(length)  # warm-up: the first call at a shape plans
         for number in range(repetitions):
             if progress is not None:
-                progress(number, repetitions)
+                progress(f"{kind}{length}", number, repetitions)
             wall, cpu = time.perf_counter(), time.process_time()
             run(length)
             row.cpu_seconds.append(time.process_time() - cpu)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from pteron._util.progress import Progress
 from pteron.cli.terminal import markdown_table
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class ParallelRunner:
         length: int,
         depth: int,
         repetitions: int,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> list[ParallelRow]:
         """For each count, so many conversations at once: each has read `depth` tokens, and writes `length`.
 
@@ -81,7 +82,7 @@ class ParallelRunner:
                 self._write(states[:count], depth, length)  # warm-up: the first call at a shape plans
             for number in range(repetitions):
                 if progress is not None:
-                    progress(number, repetitions)
+                    progress("in turns", number, repetitions)
                 for row in rows:
                     wall, cpu = time.perf_counter(), time.process_time()
                     self._write(states[: row.conversations], depth, length)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -27,8 +26,7 @@ def compare(
     from pteron.llm import compare as compare_models
 
     with steps("comparing") as report:
-        progress = partial(report, "comparing")
-        found = compare_models(model, reference, text.read_text("utf-8"), device=device, progress=progress)
+        found = compare_models(model, reference, text.read_text("utf-8"), device=device, progress=report)
     if as_json:
         print_json(asdict(found))
         return

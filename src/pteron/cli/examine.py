@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -26,7 +25,7 @@ def examine_adapter(adapter: Adapter) -> SelfTestReport:
     device = open_device(adapter)
     try:
         with steps(f"examining {adapter.name}") as report:
-            found = run_selftest(device, progress=partial(report, f"examining the kernels on {adapter.name}"))
+            found = run_selftest(device, progress=report)
     finally:
         device.close()
     examined.write(adapter, examined.Examined(f"{date.today()}", found.results, found.wrong))

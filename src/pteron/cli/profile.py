@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,7 +59,7 @@ def profile(
         sizes = live_shapes(loaded, live, shapes or [])
         given = make_inputs(loaded, inputs or [], sizes, "random" if random else "zeros", seed)
         values = [item.value for item in given.values()]
-        found = profiling.profile(loaded, values, repeat=repeat, progress=partial(report, "profiling"))
+        found = profiling.profile(loaded, values, repeat=repeat, progress=report)
     if trace:
         trace.write_text(json.dumps(profiling.trace(found)), "utf-8")
     if as_json:

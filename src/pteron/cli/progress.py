@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from pteron._util.progress import Progress
 from pteron.cli.terminal import PIPE_WIDTH
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn
-
-Report: TypeAlias = Callable[[str, int, int], None]  # what is being done, steps done, all steps
+    from rich.progress import Progress as Bar
+    from rich.progress import ProgressColumn
 
 
 def progress_console() -> Console:
@@ -24,16 +24,16 @@ def progress_console() -> Console:
     return console if console.is_terminal else Console(stderr=True, highlight=False, width=PIPE_WIDTH)
 
 
-def _bar(*columns: ProgressColumn, auto_refresh: bool = True) -> Progress:
-    from rich.progress import Progress
+def _bar(*columns: ProgressColumn, auto_refresh: bool = True) -> Bar:
+    from rich.progress import Progress as Bar
 
     console = progress_console()
     hidden = not console.is_terminal
-    return Progress(*columns, console=console, transient=True, disable=hidden, auto_refresh=auto_refresh)
+    return Bar(*columns, console=console, transient=True, disable=hidden, auto_refresh=auto_refresh)
 
 
 @contextmanager
-def steps(first: str) -> Iterator[Report]:
+def steps(first: str) -> Iterator[Progress]:
     """Show what a command is doing. The bar is drawn only when it is told something.
 
     So no thread of it runs while a call is timed.
@@ -45,25 +45,25 @@ def steps(first: str) -> Iterator[Report]:
         task = bar.add_task(first, total=None)
         bar.refresh()
 
-        def report(what: str, done: int, total: int) -> None:
+        def report(what: str, done: float, total: float | None) -> None:
             bar.update(task, description=what, completed=done, total=total, refresh=True)
 
         yield report
 
 
 @contextmanager
-def conversion_bar() -> Iterator[Callable[[float, str], None]]:
+def conversion_bar() -> Iterator[Progress]:
     """A bar that hears of the share of a conversion that is done."""
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with _bar(*columns) as bar:
         task = bar.add_task("reading", total=1.0)
-        yield lambda share, what: bar.update(task, completed=share, description=what)
+        yield lambda what, done, _: bar.update(task, completed=done, description=what)
 
 
 @contextmanager
-def loading_bar(model: Path, device: Any) -> Iterator[Callable[[float, str], None]]:
+def loading_bar(model: Path, device: Any) -> Iterator[Progress]:
     """Show how many bytes are on the GPU, as counted by the device, while the block runs.
 
     The function that the block gets shows the current step and its finished share, too.
@@ -83,7 +83,7 @@ def loading_bar(model: Path, device: Any) -> Iterator[Callable[[float, str], Non
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
         try:
-            yield lambda share, what: progress.update(task, description=f"{model.name}, {what}: {share:.0%}")
+            yield lambda what, done, _: progress.update(task, description=f"{model.name}, {what}: {done:.0%}")
         finally:
             done.set()
             watcher.join()

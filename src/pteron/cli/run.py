@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
+from pteron._util.progress import Progress
 from pteron.cli import common
 from pteron.cli.output_places import prepare_file, prepare_folder
 from pteron.cli.progress import steps
@@ -62,7 +62,7 @@ def run(
             )
         sizes = live_shapes(loaded, live, shapes or [])
         given = make_inputs(loaded, inputs or [], sizes, fill, seed)
-        result = _call(loaded, given, repeat, partial(report, "calling"))
+        result = _call(loaded, given, repeat, report)
         result.load_seconds = load_seconds
         result.adapter = program.device.name
     saved = _save(result.outputs, output) if output else []
@@ -82,16 +82,14 @@ class RunResult:
     adapter: str = ""
 
 
-def _call(
-    method: Method, given: Mapping[str, Given], repeat: int, progress: Callable[[int, int], None]
-) -> RunResult:
+def _call(method: Method, given: Mapping[str, Given], repeat: int, progress: Progress) -> RunResult:
     device = method.device
     before = device.allocations, device.compilations
     values = [item.value for item in given.values()]
     seconds = []
     outputs: list[Any] = []
     for number in range(repeat):
-        progress(number, repeat)
+        progress("calling", number, repeat)
         method.reset()  # every call of a program with state starts from the same state
         begin = time.perf_counter()
         outputs = method.execute(values)

@@ -59,7 +59,7 @@ def tune(
         for live in lives or trials.some_sizes(loaded):
             given = make_inputs(loaded, inputs or [], live_shapes(loaded, live, []), "zeros", 0)
             calls.append([item.value for item in given.values()])
-        found = trials.measure(loaded, trial, calls, repeat, partial(report, "timing kernels"))
+        found = trials.measure(loaded, trial, calls, repeat, report)
         saved = tuning.write(adapter, trials.best_of(found))
     if as_json:
         print_json({"file": str(model), "device": adapter.name, "saved": str(saved), "choices": _json(found)})

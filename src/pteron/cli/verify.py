@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -106,7 +105,7 @@ def verify(
             all_routes=all_routes,
             save=save,
             seed=seed,
-            progress=partial(report, "verifying"),
+            progress=report,
         )
     if as_json:
         print_json({"file": str(model), **found.as_json()})

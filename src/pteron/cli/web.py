@@ -80,7 +80,7 @@ def web(
         tokenizer=tokenizer,
         context_length=context or None,
         kv_dtype=kv_dtype.value,
-        progress=lambda text: say.print(Text(text, "dim")),
+        progress=lambda what, *_: say.print(Text(what, "dim")),
     )
     nbytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     if as_json:

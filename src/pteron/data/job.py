@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
+from pteron._util.progress import Progress
 from pteron.api.mapping.row_tables import rows_of
 from pteron.data.arrow_columns import result_columns
 from pteron.data.output_rules import (
@@ -96,11 +97,11 @@ def run_job(
     job: FileJob,
     reader: TableReader,
     mapper: RowMapper,
-    progress: Callable[[int, int], None] = lambda *_: None,
+    progress: Progress = lambda *_: None,
 ) -> JobResult:
     """Run a job, or the rest of it.
 
-    progress: called with the number of finished rows, and of those that an earlier run has finished.
+    progress: is told the number of finished rows, first of those that an earlier run has finished.
     """
     check_job(job, reader)
     check_names(kept_columns(job, reader), added_columns(mapper, job.on_error))
@@ -156,14 +157,14 @@ def kept_columns(job: FileJob, reader: TableReader) -> tuple[str, ...]:
 
 
 def _finished(
-    job: FileJob, reader: TableReader, mapper: RowMapper, start: int, progress: Callable[[int, int], None]
+    job: FileJob, reader: TableReader, mapper: RowMapper, start: int, progress: Progress
 ) -> Iterator[tuple[pa.Table, list[Any]]]:
     """The kept columns and the results of each part."""
     kept = KeptRows(kept_columns(job, reader), job.options.named_columns)
     results: list[Any] = []
-    progress(start, start)
+    progress("rows", start, reader.count)
     for done, result in enumerate(mapper.map(kept.watch(reader.batches(start))), start + 1):
-        progress(done, start)
+        progress("rows", done, reader.count)
         if isinstance(result, RowError):
             result = RowError(result.row + start, result.reason)
             if job.on_error == "fail":

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from pteron._util.progress import Progress
 from pteron.compiler.ir.live import Live
 from pteron.compiler.ir.values import Port, Shape, SymInt, Tensor, Value, ValueId, numel
 from pteron.compiler.plan.input_uses import index_inputs, input_elements
@@ -19,7 +20,7 @@ from pteron.compiler.plan.size_errors import explained
 from pteron.compiler.plan.sweep import LiveGraph
 from pteron.engine.arrays import AsGiven, GpuArray, host
 from pteron.engine.devices.device import Command, Copy, Device
-from pteron.engine.executor import Executor, Progress
+from pteron.engine.executor import Executor
 from pteron.engine.staging import Pending, read_back
 from pteron.engine.state import State
 from pteron.engine.state_memory import StateMemory

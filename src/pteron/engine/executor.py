@@ -7,11 +7,12 @@ encodes the commands of the current plan, and submits once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 from weakref import WeakKeyDictionary
 
+from pteron._util.progress import Progress
 from pteron.compiler.ir.dispatch import SOFTWARE, WIDE, Dispatch, Grid, Number, Scratch
 from pteron.compiler.ir.live import LiveInt, LiveTensor
 from pteron.compiler.ir.values import Graph, Tensor
@@ -35,7 +36,6 @@ from pteron.errors import PteronError, UnsupportedError
 # The target of a binding: ("uniform", offset, nbytes), or ("storage", a tensor's id or (node, scratch)).
 Source: TypeAlias = tuple[Any, ...]
 
-Progress: TypeAlias = Callable[[float, str], None]  # the finished share (0 to 1), and the name of the step
 COMPILING = "compiling kernels"
 
 
@@ -205,7 +205,7 @@ class Executor:
         for number, shader in enumerate(shaders, 1):
             shader.compile(self.device)
             if self._progress:
-                self._progress(number / len(shaders) / 2, COMPILING)
+                self._progress(COMPILING, number / len(shaders) / 2, 1.0)
 
     def _make_site(self, dispatch: Dispatch, shader: Shader, node: int, label: str) -> Site:
         kernel = shader.kernel
@@ -294,8 +294,8 @@ class Executor:
         if progress is None:
             idle.run(sites)
             return
-        idle.run(sites, lambda count: progress(0.5 + count / len(sites) / 2, COMPILING))
-        progress(1.0, COMPILING)
+        idle.run(sites, lambda count: progress(COMPILING, 0.5 + count / len(sites) / 2, 1.0))
+        progress(COMPILING, 1.0, 1.0)
 
     def start(self) -> None:
         """Write the parameters of the plan at the largest shape. Then start to compile the late routes."""

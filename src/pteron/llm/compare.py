@@ -5,7 +5,7 @@ Both models read the same text in windows. At every place, the probabilities of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pteron._util.extras import needs
-from pteron._util.notebook_bar import NotebookBar
+from pteron._util.progress import NotebookBar, Progress
 from pteron.errors import InputError
 from pteron.llm.model import LanguageModel, load
 from pteron.llm.model_files import is_source
@@ -24,7 +24,6 @@ Row = np.ndarray[Any, Any]
 WINDOW = 256  # tokens that are read one after the other, with nothing before them
 
 # Called with the number of tokens that are done, and of all.
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +73,8 @@ def compare(
         reference: The same.
         text: The text.
         device: An adapter's index or part of its name, or an open device.
-        progress: A function that is called with the number of tokens done and of all tokens.
-            Default: a bar in notebooks.
+        progress: A function that is called with what is being done, the number of tokens done, and of
+            all tokens. Default: a bar in notebooks.
 
     Raises:
         InputError: The vocabularies differ, or the text is too short.
@@ -90,7 +89,7 @@ def compare(
         tokens = theirs.encode(text)
         if len(tokens) < 2:
             raise InputError(f"the text has {len(tokens)} tokens: at least 2 are needed")
-        return _compared(ours, theirs, tokens, progress or NotebookBar("comparing").count)
+        return _compared(ours, theirs, tokens, progress or NotebookBar("comparing"))
 
 
 def _compared(ours: Predictor, theirs: Predictor, tokens: list[int], progress: Progress) -> Comparison:
@@ -102,7 +101,7 @@ def _compared(ours: Predictor, theirs: Predictor, tokens: list[int], progress: P
         for next_token, mine, other in zip(expected, ours.rows(read), theirs.rows(read), strict=False):
             sums += _difference(_log_probabilities(mine), _log_probabilities(other), next_token)
             places += 1
-            progress(places, len(tokens) - 1)
+            progress("comparing", places, len(tokens) - 1)
     divergence, agreement, surprise, reference_surprise = sums / places
     return Comparison(
         places, divergence, agreement, float(np.exp(surprise)), float(np.exp(reference_surprise))

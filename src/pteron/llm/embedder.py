@@ -6,7 +6,7 @@ Texts of similar meaning have similar vectors.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pteron._util.progress import Progress
 from pteron.api.loading import load as load_program
 from pteron.api.loading import portable_source
 from pteron.api.method_info import IOInfo
@@ -35,7 +36,7 @@ def load_embedder(
     *,
     tokenizer: Tokenizer | str | Path | None = None,
     device: str | int | Adapter | Device | None = None,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Embedder:
     """Load an embedder: a model that turns texts into vectors.
 
@@ -47,8 +48,8 @@ def load_embedder(
             a Hugging Face folder.
         tokenizer: A `tokenizer.json` or its folder. Default: the one in the file or beside it.
         device: An adapter's index or part of its name, or an open device. Default: the best adapter.
-        progress: A function that is called during a conversion, with the finished share (0 to 1) and the name
-            of the current step. Default: a bar in notebooks.
+        progress: A function that is called during a conversion, with what is being done, the finished
+            share, and 1.0. Default: a bar in notebooks.
 
     Raises:
         UnsupportedError: The program is not an embedder.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Unpack, cast, overload
 
-from pteron._util.notebook_bar import NotebookBar
+from pteron._util.progress import NotebookBar, Progress
 from pteron.api.loading import load as load_program
 from pteron.api.loading import portable_source
 from pteron.compiler.segments.graph import Batching
@@ -46,7 +46,7 @@ def load(
     segments: int = 1,
     kv_memory: int | None = None,
     wait: bool = True,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> LanguageModel:
     """Load a language model.
 
@@ -70,8 +70,8 @@ def load(
         kv_memory: The most bytes for these KV caches. If they are not enough, there are fewer segments.
         wait: Whether to wait until all kernels are compiled. With False, the first answers begin earlier and
             are slower. `llm.program.ready` says when the rest is compiled. See `pteron.load`.
-        progress: A function that is called during a conversion, and then while kernels are compiled, with the
-            finished share (0 to 1) and the name of the current step. Default: a bar in notebooks.
+        progress: A function that is called during a conversion, and then while kernels are compiled, with
+            what is being done, the finished share, and 1.0. Default: a bar in notebooks.
 
     Returns:
         The model. Close it, or use it as a context manager.
@@ -106,7 +106,7 @@ def load(
             segments=batching,
             methods=(),  # the decoder loads it, while the tokenizer is read
             wait=wait,
-            progress=progress or NotebookBar("loading").share,
+            progress=progress or NotebookBar("loading"),
         )
     except BaseException:
         worker.close()

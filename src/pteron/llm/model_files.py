@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pteron._util.extras import needs
+from pteron._util.progress import Progress
 
 
 def is_source(model: Any) -> bool:
@@ -14,9 +14,7 @@ def is_source(model: Any) -> bool:
     return isinstance(model, (str, Path)) and (Path(model).suffix == ".gguf" or Path(model).is_dir())
 
 
-def model_file(
-    model: Any, context_length: int | None = None, progress: Callable[[float, str], None] | None = None
-) -> Any:
+def model_file(model: Any, context_length: int | None = None, progress: Progress | None = None) -> Any:
     """The `.pte` program of a model: itself, or converted in the cache."""
     if not is_source(model):
         return model

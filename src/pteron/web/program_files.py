@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pteron._util.progress import Progress
 from pteron.compiler.pipeline import GraphOptions, Target, lower
 from pteron.errors import InputError
 from pteron.pte.file import ProgramFile
@@ -28,7 +29,7 @@ def write_program(
     kv_dtype: str | None = None,
     kv_length: int | None = None,
     shard_nbytes: int = SHARD_NBYTES,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Freeze a method of a program, and write its files to a folder. Returns the contents of `model.json`.
 
@@ -36,17 +37,17 @@ def write_program(
         Default: every size.
     variants: the kinds of device to freeze it for (see `pteron.web.variants`).
     """
-    say = progress or (lambda text: None)
+    say = progress or (lambda *_: None)
     wanted = chosen(variants)
     with ProgramFile.open(source, list(data_path)) as file:
         if method not in file.method_names:
             raise InputError(f"there is no method {method!r}; the methods are {', '.join(file.method_names)}")
         lowered = lower(file, [method], GraphOptions(kv_dtype=kv_dtype, kv_length=kv_length))
         frozen: list[tuple[Variant, FrozenMethod]] = []
-        for variant in wanted:
-            say(f"planning for the variant {variant.name}")
+        for number, variant in enumerate(wanted):
+            say(f"planning for the variant {variant.name}", number, len(wanted))
             frozen.append((variant, freeze(lowered.plan(Target(variant.route_features))[method], live)))
-        say("writing the weights")
+        say("writing the weights", len(wanted), len(wanted))
         folder.mkdir(parents=True, exist_ok=True)
         for old in [*folder.glob("plan-*-*.bin"), *folder.glob("weights-*-*.bin")]:
             old.unlink()

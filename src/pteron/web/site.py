@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from pteron._util import assets, pages
 from pteron._util.distinct_files import refuse_inputs
+from pteron._util.progress import Progress
 from pteron.llm.context_choice import file_facts
 from pteron.web.language_files import FACTS, TOKENIZER_FILE, write_language_files
 from pteron.web.live_points import Stated
@@ -32,7 +33,7 @@ def write_site(
     tokenizer: Path | None = None,
     context_length: int | None = None,
     kv_dtype: str = "f16",
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Write a site for a `.pte` program.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from statistics import median
 from typing import Any
 
 from pteron._util import html
+from pteron._util.progress import Progress
 from pteron.api.method import Method
 from pteron.compiler.ir.values import Shape
 from pteron.compiler.ir.work import Cost
@@ -139,7 +140,7 @@ def profile(
     inputs: Sequence[Any],
     *,
     repeat: int = 5,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Profile:
     """Measure where the time of a call goes.
 
@@ -149,7 +150,8 @@ def profile(
         method: The method to call.
         inputs: Its inputs.
         repeat: The number of calls of each kind.
-        progress: A function that is called between calls, with the number of calls done and of all calls.
+        progress: A function that is called between calls, with what is being done, the number of calls done,
+            and of all calls.
 
     Returns:
         Times on the host, and the time of each node on the GPU, if the GPU has timestamps.
@@ -161,14 +163,14 @@ def profile(
             print(op.op, op.seconds)
         ```
     """
-    tell = progress or (lambda done, total: None)
+    tell = progress or (lambda *_: None)
     device = method.device
     with device.lock:
         method.reset()
         method.execute(inputs)  # the first call at a shape plans; later calls do not
         plain = []
         for number in range(repeat):
-            tell(number, 2 * repeat)
+            tell("profiling", number, 2 * repeat)
             plain.append(_ordinary(method, inputs))
         spans: list[list[Span]] = []
         timeline = None
@@ -176,7 +178,7 @@ def profile(
             with device.timer() as watch:
                 _time(method, inputs)  # the first call creates the queries
                 for number in range(repeat):
-                    tell(repeat + number, 2 * repeat)
+                    tell("profiling", repeat + number, 2 * repeat)
                     timeline = _time(method, inputs)
                     spans.append(watch.read())
         with method.prepare(*inputs) as call:

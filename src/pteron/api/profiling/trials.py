@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from pteron._util.progress import Progress
 from pteron.api.method import Method
 from pteron.api.profiling.profile import profile
 from pteron.compiler.ir.values import SymInt, Tensor, numel
@@ -78,7 +79,7 @@ def measure(
     trial: Trial,
     calls: Sequence[Sequence[Any]],
     repeat: int = 5,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Measured]:
     """Time all routes that fit, at the shapes of each call. The method must be loaded with `trial`.
 
@@ -90,7 +91,7 @@ def measure(
         trial.number, trial.most = 0, 1
         while trial.number < trial.most:
             if progress is not None:
-                progress(done, done + (left + 1) * trial.most - trial.number)
+                progress("timing kernels", done, done + (left + 1) * trial.most - trial.number)
             done += 1
             method.plan_again()
             for node in profile(method, inputs, repeat=repeat).nodes:

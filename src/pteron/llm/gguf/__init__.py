@@ -1,5 +1,5 @@
 """Language models from GGUF files. Needs the extra `llm`: `pip install '.[llm]'`."""
 
-from pteron.llm.gguf.convert import Conversion, Progress, convert
+from pteron.llm.gguf.convert import Conversion, convert
 
-__all__ = ["Conversion", "Progress", "convert"]
+__all__ = ["Conversion", "convert"]

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pteron._util import user_cache
+from pteron._util.progress import Progress
 from pteron.errors import InputError
 from pteron.llm.context_choice import file_facts
-from pteron.llm.gguf.convert import DEFAULT_LENGTHS, Progress, convert_for_any_context
+from pteron.llm.gguf.convert import DEFAULT_LENGTHS, convert_for_any_context
 from pteron.llm.hf.settings import folder_name
 from pteron.pte.container import write_file
 

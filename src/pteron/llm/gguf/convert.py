@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 
 from pteron._util.distinct_files import refuse_inputs
-from pteron._util.notebook_bar import NotebookBar
+from pteron._util.progress import NotebookBar, Progress
 from pteron.errors import InputError
 from pteron.llm.architectures.checkpoint import Checkpoint, EncoderCheckpoint
 from pteron.llm.architectures.model_vocabulary import Vocabulary
@@ -28,7 +28,6 @@ DEFAULT_LENGTHS = 128, 2048  # tokens of a call, and of a context
 MOST_TEXTS, MOST_TOKENS = 32, 8192  # of a call of an embedder, unless a batch is given
 
 # Called with the share of the work that is done, from 0 to 1, and what is being done.
-Progress = Callable[[float, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ def convert(
             many as have 8192 tokens, at most 32.
         quantize: Round weights that are floats in the source to `"8bit"` or `"4bit"`, with a scale and a
             minimum for every 32 weights. By default all weights are those of the source.
-        progress: A function that is called with the finished share (0 to 1) and the name of the current step.
+        progress: A function that is called with what is being done, the finished share, and 1.0.
             Default: a bar in notebooks.
 
     Returns:
@@ -102,8 +101,8 @@ def _convert(
     quantize: Rounding | None,
     progress: Progress | None,
 ) -> Conversion:
-    report = progress or NotebookBar(f"converting {source.name}").share
-    report(0, "reading")
+    report = progress or NotebookBar(f"converting {source.name}")
+    report("reading", 0.0, 1.0)
     checkpoint = open_checkpoint(source)
     config, tensors = checkpoint.config, checkpoint.tensors
     weights = _weights(tensors, quantize, report)
@@ -112,11 +111,11 @@ def _convert(
         made = _encoder(checkpoint, weights, min(max(lengths.caches, lengths.rotary), longest), batch)
     else:
         made = _decoder(checkpoint, weights, lengths.for_model(checkpoint.config))
-    report(WRITING_AT, "writing")
+    report("writing", WRITING_AT, 1.0)
     description = {**_description(checkpoint, weights.description), **made.description}
     named = {**made.data, **_companions(checkpoint.vocabulary, description)}
     write_pte(pte_path, *assemble(made.graph, made.facts, named))
-    report(1, "done")
+    report("done", 1.0, 1.0)
     return Conversion(
         path=Path(pte_path),
         name=config.name,
@@ -209,7 +208,7 @@ def _count_matrices(tensors: Tensors, what: str, report: Progress) -> Callable[[
     def on_matrix(size: int) -> None:
         nonlocal done
         done += size
-        report(WRITING_AT * min(done / parameters, 1), what)
+        report(what, WRITING_AT * min(done / parameters, 1), 1.0)
 
     return on_matrix
 

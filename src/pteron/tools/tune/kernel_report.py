@@ -6,11 +6,12 @@ The report is one JSON document. Somebody who has a GPU can send it to somebody 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any
 
+from pteron._util.progress import Progress
 from pteron.api.profiling.kernel_timer import KernelTimer
 from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ir.values import Tensor, Value
@@ -27,8 +28,6 @@ from pteron.tools.verify.catalogue.timed import TIMED, TimedCase
 from pteron.tools.verify.single_node import opened
 
 FORMAT, VERSION = "pteron kernel report", 1
-
-Progress: TypeAlias = Callable[[str, int, int], None]  # the case, cases done, all cases
 
 
 class Deadline:

@@ -9,13 +9,14 @@ live shapes, in memory that is poisoned before each call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from pteron._util.progress import Progress
 from pteron.api.method import Method
 from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.plan.routes import ByName
@@ -85,7 +86,7 @@ class SelfTestReport:
 def run_selftest(
     device: Device,
     cases: Iterable[Case] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> SelfTestReport:
     """Run every route of every case.
 
@@ -97,7 +98,7 @@ def run_selftest(
     with ExitStack() as opened_here:
         for number, each in enumerate(cases):
             if progress is not None:
-                progress(number, len(cases))
+                progress(f"examining the kernels on {device.name}", number, len(cases))
             for label, found in _run_case(device, each):
                 routes.add(label)
                 results += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pteron._util.extras import needs
-from pteron._util.notebook_bar import NotebookBar
+from pteron._util.progress import NotebookBar, Progress
 from pteron.api.loading import load
 from pteron.api.method import Method
 from pteron.api.program import Program
@@ -47,7 +47,7 @@ def verify(
     save: str | Path | None = None,
     device: Any = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> VerifyReport:
     """Compare what a program computes on this device with a reference.
 
@@ -66,7 +66,8 @@ def verify(
         save: A folder for the node and the inputs of each failure, to attach to a bug report.
         device: An adapter's index or part of its name, or an open device.
         seed: The seed of random inputs.
-        progress: A function that is called between calls, with the number of calls done and of all calls.
+        progress: A function that is called between calls, with what is being done, the number of calls done,
+            and of all calls.
             Default: a bar in notebooks.
 
     Returns:
@@ -88,7 +89,7 @@ def verify(
         against = against or _best_reference()
         names = computing_methods(loaded) if method is None else (method,)
         folder = None if save is None else Path(save)
-        shown = progress or NotebookBar("verifying").count
+        shown = progress or NotebookBar("verifying")
         with _reference(against, loaded, runtime) as judge:
             judges = [Judge(loaded.method(name), judge, all_routes, folder) for name in names]
             reports = [judge.report(inputs, seed, shown) for judge in judges]
@@ -124,22 +125,20 @@ class Judge:
         self.all_routes = all_routes
         self.save = save
 
-    def report(
-        self, inputs: Sequence[Any] | None, seed: int, progress: Callable[[int, int], None]
-    ) -> VerifyReport:
+    def report(self, inputs: Sequence[Any] | None, seed: int, progress: Progress) -> VerifyReport:
         refused: list[str] = []
         calls = [inputs] if inputs is not None else list(accepted_inputs(self.method, seed, refused))
         results: list[NodeResult] = []
         shapes = []
         for number, given in enumerate(calls):
-            progress(number, len(calls))
+            progress("verifying", number, len(calls))
             self.method.reset()
             for run in walk(self.method, given):
                 results += self.judge(run)
             live = self.method.live_shapes
             shapes.append({info.name: live[info.name] for info in self.method.inputs if info.is_tensor})
         self.method.reset()
-        progress(len(calls), len(calls))
+        progress("verifying", len(calls), len(calls))
         name = self.method.name
         notes = () if inputs is not None else why_no_more_shapes(self.method, len(calls), refused)
         return VerifyReport((name,), self.method.device.name, tuple(shapes), tuple(results), notes)

@@ -1,37 +1,34 @@
-"""A progress bar in notebooks. Elsewhere, and for short work, nothing is shown.
+"""How long work tells its progress, and the bar that notebooks show of it.
 
-It uses the IPython that runs the notebook. Nothing is imported for it.
+The bar uses the IPython that runs the notebook. Nothing is imported for it. Elsewhere, and for short work,
+nothing is shown.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from operator import length_hint
-from typing import Any
+from typing import Any, TypeAlias
+
+# Is told what is being done, how much of it is done, and how much there is (None: not known). Things are
+# counted with integers. Other work is told as a share, a float of 1.0.
+Progress: TypeAlias = Callable[[str, float, float | None], None]
 
 DELAY = 1.0  # seconds of work before a bar is shown
 INTERVAL = 0.1  # seconds between two changes of a bar
 
 
 class NotebookBar:
-    """Is told how much is done. Its methods are the functions that `progress` arguments take."""
+    """A `Progress` that is shown."""
 
     def __init__(self, title: str) -> None:
         self._title = title
         self._display = _notebook_display()
         self._handle: Any = None
         self._next = time.monotonic() + DELAY
-
-    def share(self, share: float, what: str) -> None:
-        """The finished share of the work (0 to 1), and the name of the current step."""
-        self._show(share, 1, what)
-
-    def count(self, done: int, total: int | None) -> None:
-        """The number of finished things, and of all things, if it is known."""
-        self._show(done, total, f"{done}" if total is None else f"{done} of {total}")
 
     def over(self, results: Iterator[Any], rows: Any) -> Iterator[Any]:
         """The results, which are counted on the way. There is one for each of the rows."""
@@ -43,16 +40,17 @@ class NotebookBar:
     def _counted(self, results: Iterator[Any], total: int | None) -> Iterator[Any]:
         done = 0
         for done, result in enumerate(results, 1):
-            self.count(done, total)
+            self("rows", done, total)
             yield result
-        self.count(done, done)
+        self("rows", done, done)
 
-    def _show(self, done: float, total: float | None, note: str) -> None:
+    def __call__(self, what: str, done: float, total: float | None) -> None:
         now = time.monotonic()
         is_end = self._handle is not None and done == total
         if self._display is None or (now < self._next and not is_end):
             return
         self._next = now + INTERVAL
+        note = what if isinstance(total, float) else f"{done}" if total is None else f"{done} of {total}"
         amount = "" if total is None else f" value='{done}' max='{total}'"
         content = self._display.HTML(f"{escape(self._title)} <progress{amount}></progress> {escape(note)}")
         if self._handle is None:
