@@ -16,6 +16,8 @@ from pteron.compiler.ir.dispatch import GPU, SOFTWARE
 from pteron.engine.devices.opening import Device, open_device
 from pteron.engine.devices.wgpu import native
 from pteron.errors import DeviceError
+from tests.dynamic_shape.recording import Recording, record
+from tests.dynamic_shape.table import BY_NAME
 from tests.support.browser import browser
 from tests.support.export import export
 from tests.support.missing import missing
@@ -93,6 +95,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 Once = Callable[[str, Callable[[Path], Any]], Path]
+Recorded = Callable[[str], Recording]
 
 
 @pytest.fixture(scope="session")
@@ -125,6 +128,12 @@ def _wait_for(done: Path, seconds: float = 600) -> None:
     while not done.exists():
         assert time.monotonic() < deadline, f"{done.parent} was begun by another worker, but never finished"
         time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def recorded(once: Once) -> Recorded:
+    """`recorded(name)`: the program of a case of the table, and torch's results of its calls."""
+    return lambda name: Recording(once(f"cases/{name}", lambda folder: record(BY_NAME[name], folder)))
 
 
 @pytest.fixture(scope="session")

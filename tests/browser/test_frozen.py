@@ -10,8 +10,8 @@ import pytest
 
 from tests.browser.frozen import COUNT, REPLAY, freeze_recording, outputs_of, write_page
 from tests.browser.small_models import MODELS, record_model
-from tests.conftest import Once
-from tests.dynamic_shape.recording import Recording, record
+from tests.conftest import Once, Recorded
+from tests.dynamic_shape.recording import Recording
 from tests.dynamic_shape.table import CASES, Case
 from tests.support.browser import PATIENCE, serving
 from tests.support.compare import disagreements
@@ -46,9 +46,11 @@ def page(browser: Any, folder: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_results_equal_torch_at_every_live_shape(case: Case, page: Any, folder: Path, once: Once) -> None:
+def test_results_equal_torch_at_every_live_shape(
+    case: Case, page: Any, folder: Path, recorded: Recorded
+) -> None:
     """Most run with the kernels of a GPU, some with those of a software adapter."""
-    recording = Recording(once(f"cases/{case.name}", lambda folder: record(case, folder)))
+    recording = recorded(case.name)
     variant = "software" if case.name in SLOW_ON_THE_CPU or CASES.index(case) % 5 == 0 else "gpu"
     freeze_recording(recording, folder / case.name, case.name in ANY_SIZE, variants=[variant])
     check(page, case.name, recording, variant)

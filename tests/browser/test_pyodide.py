@@ -14,8 +14,8 @@ import pytest
 
 from tests.browser.pyodide_page import PyodidePage, pyodide
 from tests.browser.small_models import MODELS, record_model
-from tests.conftest import Once
-from tests.dynamic_shape.recording import Recording, record
+from tests.conftest import Once, Recorded
+from tests.dynamic_shape.recording import Recording
 from tests.dynamic_shape.table import CASES, Case
 from tests.support import DATA
 from tests.support.compare import disagreements
@@ -64,8 +64,10 @@ def check(page: PyodidePage, recording: Recording) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_table_equals_torch_at_every_live_shape(case: Case, pyodide: PyodidePage, once: Once) -> None:
-    check(pyodide, Recording(once(f"cases/{case.name}", lambda folder: record(case, folder))))
+def test_the_table_equals_torch_at_every_live_shape(
+    case: Case, pyodide: PyodidePage, recorded: Recorded
+) -> None:
+    check(pyodide, recorded(case.name))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -73,9 +75,8 @@ def test_a_model_equals_torch_at_every_live_shape(name: str, pyodide: PyodidePag
     check(pyodide, Recording(once(f"pages/{name}", lambda folder: record_model(name, folder))))
 
 
-def test_a_wrong_result_is_detected(pyodide: PyodidePage, once: Once, tmp_path: Path) -> None:
-    case = next(c for c in CASES if c.name == "residual")
-    good = once(f"cases/{case.name}", lambda folder: record(case, folder))
+def test_a_wrong_result_is_detected(pyodide: PyodidePage, recorded: Recorded, tmp_path: Path) -> None:
+    good = recorded("residual").folder
     bad = Path(shutil.copytree(good, tmp_path / "wrong"))
     last = bad / "call2.input0.bin"
     last.write_bytes(last.read_bytes()[:-4] + bytes(4))
@@ -129,10 +130,9 @@ def requested_ranges(page: PyodidePage, plan_nbytes: int, block_nbytes: int) -> 
 
 
 @pytest.mark.parametrize("name", ["linear", "cached_attention"])
-def test_weights_are_streamed_in_blocks(name: str, pyodide: PyodidePage, once: Once) -> None:
+def test_weights_are_streamed_in_blocks(name: str, pyodide: PyodidePage, recorded: Recorded) -> None:
     """Blocks of an odd size cut every constant, and begin at any byte."""
-    case = next(c for c in CASES if c.name == name)
-    recording = Recording(once(f"cases/{case.name}", lambda folder: record(case, folder)))
+    recording = recorded(name)
     with requested_ranges(pyodide, 100, 1001) as ranges:
         check(pyodide, recording)
     size = (recording.folder / "program.pte").stat().st_size
@@ -288,9 +288,8 @@ text"""
     )
 
 
-def test_each_state_has_its_own_cache(pyodide: PyodidePage, once: Once) -> None:
-    case = next(c for c in CASES if c.name == "cached_attention")
-    recording = Recording(once(f"cases/{case.name}", lambda folder: record(case, folder)))
+def test_each_state_has_its_own_cache(pyodide: PyodidePage, recorded: Recorded) -> None:
+    recording = recorded("cached_attention")
     check(pyodide, recording)
     code = f"""
 import json, pteron

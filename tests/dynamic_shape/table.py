@@ -158,3 +158,7 @@ CASES = (
         ALIASED,
     ),
 )
+BY_NAME = {case.name: case for case in CASES}
+
+# One case for each distinct program. A static one has only one shape to be called at.
+DYNAMIC = list({(c.model, str(c.dynamic), str(c.options)): c for c in CASES if c.dynamic}.values())

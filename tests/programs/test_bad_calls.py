@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,24 +16,38 @@ import pteron
 from pteron.api.method import Method
 from pteron.engine.devices.opening import Device
 from pteron.errors import InputError
-from tests.conftest import Once
-from tests.dynamic_shape.recording import Recording, record
-from tests.dynamic_shape.table import CASES
+from tests.conftest import Recorded
+from tests.dynamic_shape.recording import Recording
 from tests.support.calls import Call, check_calls
 
 Opened = Callable[[str], Any]
 
 
 @pytest.fixture
-def opened(device: Device, once: Once) -> Opened:
+def opened(device: Device, recorded: Recorded) -> Opened:
     @contextmanager
     def open_case(name: str) -> Iterator[tuple[Method, Recording]]:
-        case = next(c for c in CASES if c.name == name)
-        recording = Recording(once(f"cases/{name}", lambda folder: record(case, folder)))
+        recording = recorded(name)
         with pteron.load(recording.program, device=device) as program:
             yield program.method(), recording
 
     return open_case
+
+
+@pytest.fixture(scope="module")
+def used(device: Device, recorded: Recorded) -> Iterator[Callable[[str], Method]]:
+    """The method of a case, in its initial state. All tests of this file have the same one."""
+    with ExitStack() as stack:
+
+        @cache
+        def load(name: str) -> Method:
+            return stack.enter_context(pteron.load(recorded(name).program, device=device)).method()
+
+        def method(name: str) -> Method:
+            load(name).reset()
+            return load(name)
+
+        yield method
 
 
 def zeros(*shape: int) -> Any:
@@ -176,18 +191,18 @@ BAD_CALLS = [
 
 
 @pytest.mark.parametrize("bad", BAD_CALLS, ids=[f"{b.case}: {b.what}" for b in BAD_CALLS])
-def test_is_refused_and_changes_nothing(bad: Bad, opened: Opened) -> None:
-    with opened(bad.case) as (method, recording):
+def test_is_refused_and_changes_nothing(bad: Bad, used: Callable[[str], Method], recorded: Recorded) -> None:
+    method, recording = used(bad.case), recorded(bad.case)
 
-        def refuse(call: Call) -> Call:
-            before = method.live_shapes
-            with pytest.raises(InputError, match=re.escape(bad.message)):
-                method.execute(bad.change(*recording.calls[0].inputs))
-            assert method.live_shapes == before
-            return call
+    def refuse(call: Call) -> Call:
+        before = method.live_shapes
+        with pytest.raises(InputError, match=re.escape(bad.message)):
+            method.execute(bad.change(*recording.calls[0].inputs))
+        assert method.live_shapes == before
+        return call
 
-        # The caches hold what the good calls put there, or the next ones would differ from torch.
-        check_calls(method, map(refuse, recording.calls), recording.tolerance)
+    # The caches hold what the good calls put there, or the next ones would differ from torch.
+    check_calls(method, map(refuse, recording.calls), recording.tolerance)
 
 
 def test_a_refused_first_call_leaves_a_fresh_method(opened: Opened) -> None:
