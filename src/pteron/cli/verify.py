@@ -89,8 +89,7 @@ def verify(
         elif method is not None:
             common.check_method(method, program.method_names)
         if count is not None:
-            told = partial(report, "repeating")
-            repeated = repeat(program, given, count=count, method=method, seed=seed, progress=told)
+            repeated = repeat(program, given, count=count, method=method, seed=seed, progress=report)
             if as_json:
                 print_json({"file": str(model), **repeated.as_json()})
             else:

@@ -9,13 +9,13 @@ there. So a kernel that reads memory that nothing has written gives different re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from pteron._util.notebook_bar import NotebookBar
+from pteron._util.progress import NotebookBar, Progress
 from pteron.api.method import Method
 from pteron.compiler.ir.values import Tensor
 from pteron.tools.verify.samples import accepted_inputs
@@ -102,7 +102,7 @@ def repeat(
     method: str | None = None,
     device: Any = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> RepeatReport:
     """Make the same call many times, and compare all results bit by bit.
 
@@ -113,15 +113,15 @@ def repeat(
         method: The method to call. Default: all methods; `forward` if `inputs` are given.
         device: An adapter's index or part of its name, or an open device.
         seed: The seed of random inputs.
-        progress: A function that is called with the number of inputs done and of all inputs. Default: a bar
-            in notebooks.
+        progress: A function that is called with what is being done, the number of inputs done, and of all
+            inputs. Default: a bar in notebooks.
 
     Returns:
         A report. `report.ok` says whether all results are the same.
     """
     if method is None and inputs is not None:
         method = "forward"
-    shown = progress or NotebookBar("repeating").count
+    shown = progress or NotebookBar("repeating")
     with opened_program(program, device) as loaded:
         names = computing_methods(loaded) if method is None else (method,)
         jobs = [
@@ -131,12 +131,12 @@ def repeat(
         ]
         shapes, found = [], []
         for number, (each, given) in enumerate(jobs):
-            shown(number, len(jobs))
+            shown("repeating", number, len(jobs))
             difference = _difference(each, given, count)
             shapes.append(_shapes(each))
             found += [difference] if difference else []
             each.reset()
-        shown(len(jobs), len(jobs))
+        shown("repeating", len(jobs), len(jobs))
         return RepeatReport(tuple(names), loaded.device.name, count, tuple(shapes), tuple(found))
 
 
