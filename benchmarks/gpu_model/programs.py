@@ -94,9 +94,9 @@ def _llama_1b() -> Path:
     out.add_rope_freq_base(500000.0)
     out.add_tokenizer_model("gpt2")
     out.add_tokenizer_pre("llama-bpe")
-    out.add_token_list([f"word{number}" for number in range(VOCABULARY)])
+    out.add_token_list(["a", "b", "ab", *(f"word{number}" for number in range(3, VOCABULARY))])
     out.add_token_types([1] * VOCABULARY)
-    out.add_token_merges(["w o"])
+    out.add_token_merges(["a b"])
     out.add_eos_token_id(1)
     rng = np.random.default_rng(0)
     for name, (rows, columns) in _matrices():
