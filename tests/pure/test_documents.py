@@ -55,6 +55,23 @@ def test_commands_exist(document: str) -> None:
                 assert option in known, f"{document}: {' '.join(words)}: there is no option {option}"
 
 
+def test_what_the_architecture_names_exists() -> None:
+    """Files and folders by the end of their path, and every word of the names in code."""
+    paths = [path for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*.*")]
+    sources = [path for path in paths if path.suffix in (".py", ".wgsl") and "node_modules" not in path.parts]
+    known = set(re.findall(r"\w+", " ".join(path.read_text("utf-8") for path in sources)))
+    places = [f"/{path.relative_to(ROOT).as_posix()}/" for path in paths]
+    text = re.sub(r"```.*?```", "", text_of("ARCHITECTURE.md"), flags=re.DOTALL)
+    for name in set(re.findall(r"`([^`\n]+)`", text)):
+        is_path = "/" in name.strip("/") or re.fullmatch(r"\w+\.(py|js|wgsl)", name)
+        exists = (
+            any(f"/{name.strip('/')}/" in place for place in places)
+            if is_path and not name.startswith("//")
+            else known.issuperset(re.findall(r"[A-Za-z_]\w*", name))
+        )
+        assert exists, f"ARCHITECTURE.md: {name}: there is nothing of this name"
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_the_names_in_code_exist(document: str) -> None:
     """Also in blocks that are not run."""
