@@ -27,7 +27,7 @@ from pteron.engine.devices.opening import Device, open_device
 from pteron.tools.verify.catalogue import CATALOGUE, OperatorEntry, cases
 from pteron.tools.verify.catalogue.arguments import Drawing, Position, T
 from pteron.tools.verify.selftest import run_selftest
-from pteron.tools.verify.single_node import opened
+from pteron.tools.verify.single_node import open_graph
 from tests.support import tint
 from tests.support.compare import disagreements
 from tests.support.export import export
@@ -72,7 +72,7 @@ class Check:
         for entry in self.entries:
             for dtype in entry.dtypes:
                 try:
-                    with opened(entry.graph(dtype), self.device, self.device.route_features, ByName()):
+                    with open_graph(entry.graph(dtype), self.device, self.device.route_features, ByName()):
                         pass
                 except pteron.PteronError as error:
                     yield f"{dtype}: {error}"

@@ -194,8 +194,8 @@ def test_a_kernel_that_does_not_compile_is_reported_with_its_line(rms: PyodidePa
     code = """
 device = await pteron.open_device_async()
 device.pipeline("@compute @workgroup_size(1)\\nfn main() { let x: u32 = 1.5; }", "broken", [])
-text = await raised(device.settled())
-again = await raised(device.settled())
+text = await raised(device.settle())
+again = await raised(device.settle())
 device.close()
 text + "; " + again"""
     text = rms.run(code)
@@ -209,7 +209,7 @@ text = "@group(0) @binding(0) var<storage, read_write> x: array<u32>;"
 text += "@compute @workgroup_size(4) fn main() { x[0] = subgroupAdd(1u); }"
 device = await pteron.open_device_async()
 device.pipeline(text, "sum", ["read_write"])
-text = await raised(device.settled())
+text = await raised(device.settle())
 device.close()
 text"""
     assert rms.run(code) == "nothing was raised"

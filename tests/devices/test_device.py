@@ -331,7 +331,7 @@ def test_waiting_in_an_event_loop(device, numbers):
         return len(mapping.view)
 
     async def wait():
-        await device.settled()
+        await device.settle()
         return await device.after(submission, read)
 
     submission = device.submit((), (), [(numbers, 0, staging, 0, NBYTES)])

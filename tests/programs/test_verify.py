@@ -21,7 +21,7 @@ from pteron.tools.verify.catalogue.entry import GENERAL
 from pteron.tools.verify.comparison import compare
 from pteron.tools.verify.numpy_reference import NumpyReference
 from pteron.tools.verify.references import NoReference
-from pteron.tools.verify.single_node import opened
+from pteron.tools.verify.single_node import open_graph
 from pteron.tools.verify.walk import walk
 from tests.support.cli import answer, pteron_cli
 from tests.support.export import export
@@ -287,7 +287,7 @@ def test_a_crash_of_executorch_loses_only_the_reference(path: Path) -> None:
 def test_references_of_the_catalogue(device: Device, name: str) -> None:
     """They compute the nodes of programs that torch has no operators for."""
     case = next(case for case in cases() if case.op == name)
-    with opened(case.graph, device, device.route_features) as method:
+    with open_graph(case.graph, device, device.route_features) as method:
         (run,) = walk(method, case.call(case.sizes[0])[0])
         wanted = NumpyReference().outputs(method.graph, run)
     for got, want in zip(run.made, wanted, strict=True):

@@ -145,10 +145,10 @@ class AsyncProgram:
         """
         async with self._loading:
             if not self._program.has_loaded(name):
-                async with self._program.fetched(name):
+                async with self._program.fetching(name):
                     method = await off_loop(lambda: self._program.begin(name))
                 try:
-                    await self.device.settled()
+                    await self.device.settle()
                 except BaseException:
                     self._program.unload(name)
                     raise
@@ -186,7 +186,7 @@ class AsyncProgram:
                 raise
             await off_loop(lambda: self._program.reload(new, weights=weights, wait=False))
             self._program.owns_device = device is None
-            await new.settled()
+            await new.settle()
 
     async def _borrow_again(self) -> Device:
         adapter = self.device.adapter

@@ -112,8 +112,8 @@ class RangedFile:
         return part
 
 
-async def fetched(source: Any) -> Any:
-    """The file behind a URL, or in a buffer of JavaScript. Other sources are returned as they are."""
+async def fetch_source(source: Any) -> Any:
+    """Open the file behind a URL, or in a buffer of JavaScript. Other sources are returned as they are."""
     if is_javascript_buffer(source):
         return JavaScriptFile(source, "<buffer>")
     if not isinstance(source, str) or not _is_url(source):

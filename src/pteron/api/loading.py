@@ -16,7 +16,7 @@ from typing import Any
 from pteron._util.browser import IN_BROWSER
 from pteron._util.progress import Progress
 from pteron.api.async_program import AsyncProgram, off_loop
-from pteron.api.fetching import fetched
+from pteron.api.fetching import fetch_source
 from pteron.api.program import Program, Tuner
 from pteron.compiler import pipeline
 from pteron.compiler.lower.budget import MAX_NODES
@@ -153,7 +153,7 @@ async def load_async(
     """
     single = isinstance(data_path, (str, Path, bytes)) or not isinstance(data_path, Iterable)
     paths = [path for path in ([data_path] if single else data_path) if path is not None]
-    source, *paths = [await fetched(place) for place in (source, *paths)]
+    source, *paths = [await fetch_source(place) for place in (source, *paths)]
     lowered = await off_loop(partial(_lower, source, paths, _Options(**options)))
     with _on_failure(lowered.file.close):
         if device is not None and not isinstance(device, (str, int, Adapter)):

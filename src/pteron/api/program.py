@@ -150,7 +150,7 @@ class Program:
             return self._methods[name]
 
     @asynccontextmanager
-    async def fetched(self, name: str) -> AsyncIterator[None]:
+    async def fetching(self, name: str) -> AsyncIterator[None]:
         """Upload the constants of a method that are in remote files. If the block fails, they are freed."""
         live = self._planned.get(name)
         with self._weights.all_or_nothing():

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pteron.cli import common, language, sampling_flags
 from pteron.cli.chat_input import line_reader, read_message
-from pteron.cli.language import ModelSource, fetch_model, opened, show
+from pteron.cli.language import ModelSource, fetch_model, open_model, show
 from pteron.cli.output_places import prepare_file
 from pteron.cli.progress import PromptBar
 from pteron.cli.sampling_flags import Policy, SamplingFlags
@@ -54,7 +54,7 @@ def chat(
     options["context_policy"] = policy.value
     place = fetch_model(model, from_hub)
     source = ModelSource(place, tokenizer, data, device, context, kv_dtype, wait=not no_wait)
-    with opened(source) as llm:
+    with open_model(source) as llm:
         llm.chat_prompt([{"role": "user", "content": "?"}])  # a model without a template is refused here
         talk = Conversation(llm, options, allow_special, session)
         if sys.stdin.isatty():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pteron.cli import common, language, sampling_flags
-from pteron.cli.language import ModelSource, fetch_model, opened, show
+from pteron.cli.language import ModelSource, fetch_model, open_model, show
 from pteron.cli.progress import PromptBar, progress_console
 from pteron.cli.sampling_flags import Policy, SamplingFlags
 from pteron.cli.terminal import print_json
@@ -71,7 +71,7 @@ def generate(
     given["grammar"] = grammar.read_text(encoding="utf-8") if grammar else None
     place = fetch_model(model, from_hub)
     source = ModelSource(place, tokenizer, data, device, context, kv_dtype, wait=not no_wait)
-    with opened(source) as llm:
+    with open_model(source) as llm:
         asked: Any = [{"role": "user", "content": text}] if chat else text
         stream = llm.stream(asked, allow_special=allow_special, **given)
         if as_json:

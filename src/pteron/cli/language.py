@@ -78,7 +78,7 @@ class ModelSource:
 
 
 @contextmanager
-def opened(source: ModelSource) -> Iterator[LanguageModel]:
+def open_model(source: ModelSource) -> Iterator[LanguageModel]:
     """Load a model and show a progress bar."""
     import pteron.llm
     from pteron.engine.devices.opening import open_device

@@ -15,7 +15,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common, language, sampling_flags
-from pteron.cli.language import ModelSource, convert_if_needed, fetch_model, opened
+from pteron.cli.language import ModelSource, convert_if_needed, fetch_model, open_model
 from pteron.cli.progress import progress_console
 from pteron.cli.sampling_flags import Policy
 from pteron.errors import InputError
@@ -168,5 +168,5 @@ def _opened(source: ModelSource) -> Iterator[LanguageModel | Embedder]:
         with load_embedder(source.model, tokenizer=source.tokenizer, device=source.device) as embedder:
             yield embedder
     else:
-        with opened(source) as llm:
+        with open_model(source) as llm:
             yield llm

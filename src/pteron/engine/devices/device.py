@@ -99,7 +99,7 @@ class Device(Protocol):
 
     **Errors.** A member raises `DeviceError` with the operation in its text; `DeviceLost` if the GPU is gone;
     `OutOfMemory` if there is no memory. A device that learns of errors later raises them in `wait`, in
-    `settled`, or when a result is read. After an error that is not `DeviceLost`, the device still works.
+    `settle`, or when a result is read. After an error that is not `DeviceLost`, the device still works.
 
     **Sizes.** Offsets and sizes are multiples of four bytes, but for the data of `write`.
     """
@@ -181,7 +181,7 @@ class Device(Protocol):
 
     def constant(self, nbytes: int, label: str, parts: Iterable[tuple[int, Any]]) -> Buffer:
         """Create a buffer for tensors with these contents: (offset, host bytes). Raises as `storage`."""
-        return uploaded(self, nbytes, label, parts)
+        return upload(self, nbytes, label, parts)
 
     def uniform(self, nbytes: int, label: str) -> Buffer:
         """Create a buffer for parameters. Raises `OutOfMemory`."""
@@ -271,7 +271,7 @@ class Device(Protocol):
     def wait(self) -> None:
         """Block until all submissions are finished and all pipelines are compiled."""
 
-    async def settled(self) -> None:
+    async def settle(self) -> None:
         """Do as `wait`, without blocking the event loop."""
         await asyncio.to_thread(self.wait)
 
@@ -303,8 +303,8 @@ def offered(device: str, have: frozenset[str], wanted: frozenset[str] | None) ->
     return wanted
 
 
-def uploaded(device: Device, nbytes: int, label: str, parts: Iterable[tuple[int, Any]]) -> Buffer:
-    """A new buffer with these contents, which are written to it. See `Device.constant`."""
+def upload(device: Device, nbytes: int, label: str, parts: Iterable[tuple[int, Any]]) -> Buffer:
+    """Make a buffer, and write these contents to it. See `Device.constant`."""
     buffer = device.storage(nbytes, label)
     try:
         for offset, data in parts:

@@ -118,7 +118,7 @@ def export(
                 raise InputError(
                     f"example_inputs must be a tuple of arguments, not {type(inputs).__name__}: write (x,)"
                 )
-            ready = prepare.opened(one)
+            ready = prepare.open_source(one)
             if not isinstance(ready, prepare.nn.Module) and (quantize or shapes.get(name) or inputs):
                 raise InputError(
                     "an exported program has its inputs, shapes and weights: "

@@ -27,8 +27,8 @@ ATTENTION = "torch's attention reads its weights as tensors of floats"
 LINEAR_BLOCK = 4  # the exporter pads scales to a multiple of this, and cannot trace the padded operator
 
 
-def opened(source: Any) -> nn.Module | ExportedProgram:
-    """What to export: a program of torch, also from a file, or a copy of a module or function."""
+def open_source(source: Any) -> nn.Module | ExportedProgram:
+    """Open what to export: a program of torch, also from a file, or a copy of a module or function."""
     if isinstance(source, ExportedProgram):
         return source
     if isinstance(source, nn.Module):

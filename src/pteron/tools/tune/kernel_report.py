@@ -25,7 +25,7 @@ from pteron.errors import DeviceError, PteronError
 from pteron.tools.tune.roofline import Ceilings, measure_ceilings
 from pteron.tools.verify.catalogue.arguments import Drawing, T
 from pteron.tools.verify.catalogue.timed import TIMED, TimedCase
-from pteron.tools.verify.single_node import opened
+from pteron.tools.verify.single_node import open_graph
 
 FORMAT, VERSION = "pteron kernel report", 1
 
@@ -119,7 +119,7 @@ class CaseRunner:
 
     def run(self, case: TimedCase) -> dict[str, Any]:
         choice, draw = ByName(), Drawing(DType.float32)
-        with opened(case.graph(draw), self.device, self.device.route_features, choice) as method:
+        with open_graph(case.graph(draw), self.device, self.device.route_features, choice) as method:
             inputs = [draw(leaf) for leaf in found(case.args[:-1], (T,)) if not leaf.fixed]
             with method.prepare(*inputs) as call:
                 work = call.steps()[0].cost

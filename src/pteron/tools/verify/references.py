@@ -32,7 +32,7 @@ class DeviceReference:
 
     def outputs(self, graph: Graph, run: NodeRun) -> list[Any]:
         alone = SingleNode(graph, run.node)
-        with alone.opened(self._device, self._features) as method:
+        with alone.open(self._device, self._features) as method:
             return method.execute(alone.given(run))
 
 

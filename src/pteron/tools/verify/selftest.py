@@ -26,7 +26,7 @@ from pteron.errors import DeviceLost, PteronError
 from pteron.tools.verify.catalogue import Case
 from pteron.tools.verify.catalogue import cases as all_cases
 from pteron.tools.verify.comparison import compare, worst
-from pteron.tools.verify.single_node import opened
+from pteron.tools.verify.single_node import open_graph
 
 CALLS_PER_SIZE = 2  # a race may give the right result once
 
@@ -116,7 +116,7 @@ def _run_case(device: Device, each: Case) -> Iterator[tuple[str, WrongResult | N
     for route in plan(graph, features, ByName()).routes[0]:
         label = route.label
         try:
-            with opened(graph, device, features, ByName(route.name)) as method:
+            with open_graph(graph, device, features, ByName(route.name)) as method:
                 for size, wrong in _by_route(each.op, method, route.name, calls):
                     yield label, None if wrong is None else WrongResult(each.op, label, size, wrong)
         except PteronError as error:  # the driver does not compile it or does not run it

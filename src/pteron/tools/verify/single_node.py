@@ -46,10 +46,10 @@ class SingleNode:
                 )
         return self._own[value.id]
 
-    def opened(
+    def open(
         self, device: Device, features: Collection[str], choice: Choice | None = None
     ) -> AbstractContextManager[Method]:
-        return opened(self.graph, device, features, choice)
+        return open_graph(self.graph, device, features, choice)
 
     def given(self, run: NodeRun) -> list[Any]:
         """The inputs of the node in a run."""
@@ -57,10 +57,10 @@ class SingleNode:
 
 
 @contextmanager
-def opened(
+def open_graph(
     graph: Graph, device: Device, features: Collection[str], choice: Choice | None = None
 ) -> Iterator[Method]:
-    """A graph as a method with weights of its own."""
+    """Open a graph as a method with weights of its own."""
     weights = WeightStore(device, convert_constant)
     try:
         method = Method(plan(graph, features, choice), device, weights)

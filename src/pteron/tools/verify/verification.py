@@ -189,7 +189,7 @@ class Judge:
             if route.name == run.route:
                 continue
             with (
-                alone.opened(device, device.route_features, ByName(route.name)) as method,
+                alone.open(device, device.route_features, ByName(route.name)) as method,
                 method.prepare(*alone.given(run)) as call,
             ):
                 (step,) = call.steps()

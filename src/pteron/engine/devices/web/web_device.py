@@ -3,7 +3,7 @@
 Python keeps numbers; `webgpu.js` keeps the objects. A submission passes its commands as one block of
 integers, because a call from Python into JavaScript takes longer than a dispatch.
 
-Nothing blocks. Errors arrive later: `settled` and the read of a result raise them.
+Nothing blocks. Errors arrive later: `settle` and the read of a result raise them.
 """
 
 from __future__ import annotations
@@ -193,10 +193,10 @@ class WebDevice(Device):
         self._gpu.unmap(staging.id)
 
     def wait(self) -> None:
-        run_until_done(self.settled())
+        run_until_done(self.settle())
 
-    async def settled(self) -> None:
-        _check("load", await self._gpu.settled())
+    async def settle(self) -> None:
+        _check("load", await self._gpu.settle())
 
     async def after(self, submission: Submission, function: Callable[[], T]) -> T:
         _check("run", await submission)

@@ -72,7 +72,7 @@
       this.drop(id);
     }
 
-    // A pipeline can be used after `settled`. Its layout can be used at once, so bind groups need not wait.
+    // A pipeline can be used after `settle`. Its layout can be used at once, so bind groups need not wait.
     pipeline(code, label, kinds) {
       const entries = kinds.map((kind, binding) => ({
         binding,
@@ -184,7 +184,7 @@
       this.things[id].unmap();
     }
 
-    async settled() {
+    async settle() {
       await Promise.all(this.compiling);
       await this.device.queue.onSubmittedWorkDone().catch(() => {}); // fails if the device is lost
       await this.check();

@@ -29,7 +29,7 @@ from pteron.engine.devices.device import (
     Timer,
     check_binding,
     offered,
-    uploaded,
+    upload,
 )
 from pteron.engine.devices.wgpu import native, public
 from pteron.engine.devices.wgpu.adapters import choose
@@ -165,7 +165,7 @@ class WgpuDevice(Device):
 
     def constant(self, nbytes: int, label: str, parts: Iterable[tuple[int, Any]]) -> Any:
         if not self._maps_storage:
-            return uploaded(self, nbytes, label, parts)
+            return upload(self, nbytes, label, parts)
         buffer = self._storage(nbytes, label, wgpu.BufferUsage.MAP_WRITE)
         try:
             with wgpu_errors("upload", self._device):
