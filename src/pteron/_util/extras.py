@@ -39,7 +39,7 @@ def missing(extra: str, purpose: str, module: str) -> MissingExtra:
 
 
 def missing_packages(extra: str) -> list[str]:
-    """What Pteron's own metadata states for an extra, such as `uvicorn>=0.30`, without what is installed."""
+    """Return the requirements of an extra that are not installed, such as `uvicorn>=0.30`."""
     try:
         stated = metadata.requires("pteron") or []
     except metadata.PackageNotFoundError:  # Pteron itself is only on the path

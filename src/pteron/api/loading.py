@@ -250,7 +250,7 @@ def _program(
 
 
 def _tuner(device: Device, options: _Options) -> Tuner | None:
-    """What finds the fastest kernels where they are not known."""
+    """Return what measures kernels at a first load; None if nothing is to be measured."""
     if options.choice is not None or device.adapter is None:
         return None
     if not (not device.is_software and options.wait if options.tune is None else options.tune):

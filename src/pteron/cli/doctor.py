@@ -120,7 +120,7 @@ def versions() -> dict[str, str]:
 
 
 def advice(checkups: Sequence[Checkup], opengl: Sequence[str] = ()) -> Iterator[str]:
-    """What the user should do, the most important first."""
+    """Return advice, the most important first."""
     from pteron.engine.devices.opening import REMEDY
 
     for checkup in checkups:

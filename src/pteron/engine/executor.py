@@ -369,7 +369,7 @@ class Executor:
                 yield index, launch
 
     def use(self, state: State) -> StateUse:
-        """What calls with a state need. Its bind groups are made at its first use."""
+        """Return what calls with a state need. Make its bind groups at its first use."""
         use = self._uses.get(state)
         if use is None:
             sites = [site for site in self.sites if site.uses_state and site.pipeline is not None]

@@ -65,7 +65,7 @@ class State:
             self.reset()
 
     def offset(self, tensor: Tensor) -> int:
-        """Where the bytes of a tensor begin in its buffer."""
+        """Offset of a tensor's bytes in its buffer."""
         return 0
 
     def _nbytes(self, tensor: Tensor) -> int:

@@ -487,7 +487,7 @@ class Lowering(PlanValues):
 
 
 def _index_in_source(node: Node, source: Tensor, tensor: Tensor, index: int) -> int | None:
-    """Where an element of a node's result is in its source, in row-major order; None if that is not fixed.
+    """Row-major index in the source of an element of a node's result; None if that is not fixed.
 
     A negative index counts from the end. It is the same at all live shapes.
     """

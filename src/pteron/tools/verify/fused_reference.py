@@ -35,7 +35,7 @@ class FusedReference:
 
 
 def _value(known: dict[ValueId, Any], value: Value) -> Any:
-    """What the fused node reads, what a node before has computed, or a constant that was packed."""
+    """Look up a value: an input of the fused node, an earlier result, or a packed constant."""
     if value.id in known:
         return known[value.id]
     if isinstance(value, Tensor) and value.constant is not None:

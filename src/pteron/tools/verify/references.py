@@ -19,7 +19,7 @@ class Reference(Protocol):
     name: str
 
     def outputs(self, graph: Graph, run: NodeRun) -> list[Any]:
-        """What the node should have written. Raises NoReference."""
+        """Compute what the node should have written. Raises NoReference."""
 
 
 class DeviceReference:

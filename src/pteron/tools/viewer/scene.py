@@ -59,7 +59,7 @@ class Scene:
             yield
 
     def graph_json(self) -> dict[str, Any]:
-        """What does not depend on the sizes."""
+        """Return what does not depend on sizes."""
         with self.at({}):
             controls = within_guards(self.live, self.controls)
             return {

@@ -38,7 +38,7 @@ def find_controls(live: LiveGraph) -> list[Control]:
 
 
 def changes_for(graph: Graph, controls: list[Control], chosen: Mapping[str, int]) -> dict[ValueId, Live]:
-    """What to tell the sweep. Controls that are not chosen have their value at the start."""
+    """Return the changes for the sweep. Controls that are not chosen have their value at the start."""
     unknown = chosen.keys() - {control.name for control in controls}
     if unknown:
         known = ", ".join(control.name for control in controls) or "none"
