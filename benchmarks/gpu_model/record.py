@@ -27,7 +27,7 @@ from pteron.engine.state import State
 from pteron.engine.steps import KernelDispatch, Step
 from pteron.tools.verify.catalogue.arguments import Drawing, T
 from pteron.tools.verify.catalogue.timed import TIMED
-from pteron.tools.verify.single_node import opened
+from pteron.tools.verify.single_node import open_graph
 
 LANGUAGE_POINTS = "decode at 512:1@512,prefill 128:128@0"
 
@@ -110,7 +110,7 @@ def cases(parts: str) -> Recorded:
         if not any(part in f"{case.family}: {case.name}" for part in parts.split("|")):
             continue
         device, draw = a_gpu(), Drawing(DType.float32)
-        with opened(case.graph(draw), device, device.route_features) as method:
+        with open_graph(case.graph(draw), device, device.route_features) as method:
             inputs = [draw(leaf) for leaf in leaves(case.args[:-1], (T,)) if not leaf.fixed]
             found.texts.update(texts(device, method))
             for one in dispatches(method, inputs):

@@ -27,7 +27,7 @@ from pteron.tools.verify.catalogue import CATALOGUE
 from pteron.tools.verify.catalogue.arguments import LEAVES, Position, T
 from pteron.tools.verify.catalogue.entry import one_node
 from pteron.tools.verify.comparison import Tolerance, difference
-from pteron.tools.verify.single_node import opened
+from pteron.tools.verify.single_node import open_graph
 
 ROW_WISE = sorted(name for name in registered() if isinstance(find(name).rows, RowWise))
 LARGEST = 8  # rows
@@ -49,7 +49,7 @@ class NodeOfEntry:
         self.inputs: list[Any] = self.graph.values[: len(self.graph.values) - len(outputs)]
 
     def run(self, device: Any, data: dict[int, Array]) -> list[Array]:
-        with opened(self.graph, device, device.route_features) as method:
+        with open_graph(self.graph, device, device.route_features) as method:
             given = [
                 data[place] if isinstance(value, Tensor) else 1
                 for place, value in enumerate(self.inputs)
