@@ -8,6 +8,8 @@ PYTEST := $(PY) -m pytest -n 2 --dist loadfile -q
 # As with a version of wgpu-py whose C functions Pteron does not know.
 PUBLIC := $(PYTEST) --public-calls
 
+SMOKE := tests/pure/test_pipeline.py tests/pure/test_recording.py tests/pure/test_second_call.py
+
 demo:
 	@bash scripts/setup.sh llm
 	@$(PY) examples/smollm2.py
@@ -15,6 +17,10 @@ demo:
 # Prove a change in about three minutes: the linters, the pure tests, and the tests that the change touches.
 quick: setup lint
 	$(PY) -m tests.quick
+
+# Seconds: files are read, planned and run on a device without a GPU. For hooks before a commit.
+smoke:
+	@$(PY) -m pytest -q -n 0 $(SMOKE)
 
 test: setup lint
 	$(PYTEST) -m "not slow and not conformance and not cluster"
@@ -40,18 +46,20 @@ soak: setup
 	$(PY) -m tests.hostile.soak $(ARGS)
 
 # Parse and plan N damaged files. A twentieth of N is inspected, loaded and run, converted, or read as weights.
-# Each run continues where the last one stopped. The folder FUZZ stores the position and the findings.
+# Each run continues where the last one stopped, the first run at number FIRST. The folder FUZZ stores the position and
+# the findings.
 N := 100000
 FUZZ := .fuzz
+FIRST := 0
 share = $$(($(N) / $(1) + 1))
 fuzz: setup
 	@mkdir -p $(FUZZ)
-	$(PY) -m tests.hostile.fuzz plan --count $(N) --state $(FUZZ)/plan.json
-	$(PY) -m tests.hostile.fuzz xnnpack --count $(N) --state $(FUZZ)/xnnpack.json
-	$(PY) -m tests.hostile.fuzz inspect --count $(call share,20) --state $(FUZZ)/inspect.json
-	$(PY) -m tests.hostile.fuzz run --count $(call share,20) --state $(FUZZ)/run.json
-	$(PY) -m tests.hostile.fuzz gguf --count $(call share,20) --state $(FUZZ)/gguf.json
-	$(PY) -m tests.hostile.fuzz ptd --count $(call share,20) --state $(FUZZ)/ptd.json
+	$(PY) -m tests.hostile.fuzz plan --start $(FIRST) --count $(N) --state $(FUZZ)/plan.json
+	$(PY) -m tests.hostile.fuzz xnnpack --start $(FIRST) --count $(N) --state $(FUZZ)/xnnpack.json
+	$(PY) -m tests.hostile.fuzz inspect --start $(FIRST) --count $(call share,20) --state $(FUZZ)/inspect.json
+	$(PY) -m tests.hostile.fuzz run --start $(FIRST) --count $(call share,20) --state $(FUZZ)/run.json
+	$(PY) -m tests.hostile.fuzz gguf --start $(FIRST) --count $(call share,20) --state $(FUZZ)/gguf.json
+	$(PY) -m tests.hostile.fuzz ptd --start $(FIRST) --count $(call share,20) --state $(FUZZ)/ptd.json
 
 # Run random programs by Pteron, by ExecuTorch's own runtime and by torch, and compare. Each run continues where the
 # last one stopped. The folder DIFFERENTIAL stores the position, a summary and the failures. N=20000 takes hours.
@@ -95,6 +103,16 @@ gpu-model: setup
 # Write benchmarks/gpu_model/baseline.json again, with which `make test` compares kernels.
 gpu-baseline: setup
 	@$(PY) -m benchmarks.gpu_model.gate
+
+# Which lines do the tests without torch reach? Fails below the floor. Takes ten minutes; the nightly workflow runs it.
+COVERAGE_FLOOR := 80
+coverage: setup
+	$(PY) -m coverage run --source=pteron -m pytest -q -p no:xdist tests/pure tests/devices tests/gpu_only
+	$(PY) -m coverage report --skip-covered --fail-under=$(COVERAGE_FLOOR)
+
+# The lines of each package, and its largest files.
+lines:
+	@$(PY) scripts/count_lines.py
 
 lint:
 	$(PY) -m ruff check .

@@ -60,8 +60,10 @@ def installed(name: str, version: Version) -> Distribution | None:
 
 
 def test_the_oldest_and_the_newest_python_are_tried() -> None:
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["requires-python"]
-    assert wanted == ">=3.11"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["requires-python"] == ">=3.11"
+    stated = [name for name in project["classifiers"] if re.search(r":: 3\.\d+$", name)]
+    assert stated == [f"Programming Language :: Python :: {python.rpartition('.')[0]}" for python in PYTHONS]
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -95,11 +97,12 @@ def test_what_a_package_needs_is_pinned(name: str, python: str) -> None:
             assert requirement.specifier.contains(pinned, prereleases=True), f"{package} needs {requirement}"
 
 
-@pytest.mark.parametrize("extra", ["", "llm", "server", "view", "data", "export"])
-def test_the_pins_fit_the_package(extra: str) -> None:
-    """What the extras of Pteron allow, the pins are."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    wanted = project["optional-dependencies"][extra] if extra else project["dependencies"]
+@pytest.mark.parametrize("name", ["dependencies", "llm", "server", "view", "data", "export", "dev"])
+def test_the_pins_fit_the_package(name: str) -> None:
+    """What the extras and groups of Pteron allow, the pins are."""
+    read = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    project = read["project"]
+    wanted = (project | project["optional-dependencies"] | read["dependency-groups"])[name]
     have = pins("dev", PYTHONS[0]) | pins("dev-models", PYTHONS[0])
     for requirement in map(Requirement, wanted):
         if requirement.name != "pteron":

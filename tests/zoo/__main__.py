@@ -6,6 +6,7 @@ Results are stored in tests/zoo/results.jsonl. A run adds the missing ones, and 
     python -m tests.zoo --only timm/ BertModel   models whose names contain one of these texts, in this order
     python -m tests.zoo --mode "vulkan static"   one mode
     python -m tests.zoo --again --only resnet    try these again
+    python -m tests.zoo --again --part 2/7       the second of seven parts
     python -m tests.zoo --page                   write the page, run nothing
 """
 
@@ -45,6 +46,9 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=[""], help="models whose names contain one of these")
     parser.add_argument("--mode", default="", choices=["", *MODES], help="one mode")
     parser.add_argument("--again", action="store_true", help="also try what has a result")
+    parser.add_argument(
+        "--part", default="1/1", help="a share of these models, such as 2/7: the second of seven"
+    )
     parser.add_argument("--page", action="store_true", help="write the page, run nothing")
     return parser.parse_args()
 
@@ -52,8 +56,10 @@ def read_options() -> argparse.Namespace:
 def wanted(options: argparse.Namespace) -> list[Pair]:
     """All modes of a model follow each other, so that they share its exported programs."""
     names = [name for text in options.only for name in matching(text)]
+    part, _, parts = options.part.partition("/")
+    names = list(dict.fromkeys(names))[int(part) - 1 :: int(parts)]
     modes = [options.mode] if options.mode else MODES
-    return [(name, mode) for name in dict.fromkeys(names) for mode in modes]
+    return [(name, mode) for name in names for mode in modes]
 
 
 def matching(text: str) -> list[str]:
