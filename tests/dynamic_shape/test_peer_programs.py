@@ -36,6 +36,7 @@ def test_replayed_on_one_loaded_program(peer: Peer, device: Device, folder: Fold
     check_file(device, where / f"{peer.name}.pte", calls, peer.tolerance)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("peer", [p for p in PEERS if not p.slow], ids=str)
 def test_each_size_on_a_fresh_program(peer: Peer, device: Device, folder: Folder) -> None:
     where = folder(peer.group)
