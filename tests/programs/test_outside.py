@@ -18,7 +18,7 @@ from pteron.compiler.ir.values import Graph
 from pteron.compiler.lower import kernel_calls as outside
 from pteron.engine.devices.opening import Device
 from pteron.errors import UnsupportedError
-from tests.support.calls import check_file, eager
+from tests.support.calls import Call, check_file, eager
 from tests.support.export import export
 
 BOTH = pytest.mark.parametrize("partitioner", [False, True], ids=["alone", "delegated"])
@@ -387,3 +387,44 @@ def test_scan_carries_from_row_to_row(device: Device, partitioner: bool, dynamic
     shapes = ({0: ROWS},) if dynamic else None
     program = export(Scanned(), (torch.randn(6, 3),), shapes, partitioner=partitioner)
     run(device, Scanned(), program, [(torch.randn(n, 3),) for n in ((6, 2, 4, 3, 6) if dynamic else (6, 6))])
+
+
+# -- quantized programs without a delegate ---------------------------------------------------------
+
+
+class Quantized(nn.Module):
+    """Operators that ExecuTorch's pass for quantized programs writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.randint(-128, 127, (12, 64), dtype=torch.int8))
+        self.register_buffer("row_scales", torch.rand(12) * 0.01)
+        self.register_buffer("columns", torch.randint(-128, 127, (64, 12), dtype=torch.int8))
+        self.register_buffer("depth_scales", torch.rand(64) * 0.01)
+
+    def forward(self, x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+        quantized = torch.ops.quantized_decomposed
+        return (
+            quantized.mixed_linear(x, self.rows, self.row_scales, None),
+            quantized.mixed_mm(x, self.columns, self.depth_scales, None),
+            quantized.add(a, 0.05, 1, 0, 255, b, 0.05, 2, 0, 255, 0.1, 3, 0, 255),
+        )
+
+
+def test_kernels_of_quantized_programs(device: Device) -> None:
+    import executorch.exir.passes._quant_patterns_and_replacements
+    import executorch.kernels.quantized  # noqa: F401  registers kernels
+    from executorch.runtime import Runtime
+
+    fakes: dict[str, Any] = {
+        "mixed_linear": lambda x, w, *_: x.new_empty(x.shape[0], w.shape[0]),
+        "mixed_mm": lambda x, w, *_: x.new_empty(x.shape[0], w.shape[1]),
+        "add": lambda a, *_: torch.empty_like(a),
+    }
+    for name, shape in fakes.items():
+        torch.library.register_fake(f"quantized_decomposed::{name}")(shape)
+    args = (torch.randn(5, 64), *(torch.randint(0, 255, (5, 9), dtype=torch.uint8) for _ in range(2)))
+    data = export(Quantized(), args, partitioner=False, any_operator=True)
+    method = Runtime.get().load_program(data).load_method("forward")
+    assert method is not None
+    check_file(device, data, [Call(args, [y.clone() for y in method.execute(args)])], 1e-5)

@@ -39,6 +39,7 @@ from pteron.compiler.lower.delegate import Inlining, split_call
 from pteron.compiler.lower.foreign_backends import refusal
 from pteron.compiler.lower.narrowing import narrow_integers
 from pteron.compiler.lower.plan_values import PlanValues, host_type
+from pteron.compiler.lower.quantized_kernels import mixed_product, quantized_sum
 from pteron.compiler.lower.xnnpack_quantized import QuantizedInlining
 from pteron.errors import FormatError, UnsupportedError
 from pteron.pte import schema, vulkan, xnnpack
@@ -511,6 +512,8 @@ _SPECIAL: dict[str, tuple[Callable[[Lowering, Sequence[int], str], None], int]] 
     "aten::permute_copy.out": (Lowering._permute, 3),
     "aten::sym_size.int": (Lowering._sym_size, 3),
     "aten::_local_scalar_dense": (Lowering._item, 2),
+    "quantized_decomposed::add.out": (quantized_sum, 15),
+    "quantized_decomposed::mixed_mm.out": (mixed_product, 5),
     "executorch_prim::et_copy_index.tensor": (Lowering._copy_index, 3),
 }
 

@@ -82,6 +82,7 @@ SAME = {
     "aten.div.Scalar_mode": "aten.div.Tensor_mode",
     "aten.max.other": "aten.maximum.default",
     "aten.min.other": "aten.minimum.default",
+    "llama.fallback.default": "aten.alias_copy.default",
     "executorch_prim.et_view.default": "aten.view_copy.default",
 }
 

@@ -259,6 +259,17 @@ def pixel_unshuffle(x: LiveTensor, downscale_factor: int, out: LiveTensor) -> Di
     return strided(x, out, (tall * wide, wide, 1, r * wide, r), viewed=(planes, r, r, tall // r, wide // r))
 
 
+@op("preprocess.tile_crop.default")
+def tile_crop(x: LiveTensor, tile_size: int, out: LiveTensor) -> Dispatch:
+    """[C, H, W] becomes [tiles, C, tile_size, tile_size], row by row."""
+    t = tile_size
+    check(x.rank == 3 and t > 0, f"x {describe(x.shape)} must have channels, a height and a width")
+    channels, tall, wide = x.shape
+    check(tall % t == wide % t == 0, f"an image of {tall} x {wide} has no tiles of {t} x {t}")
+    out.resize((tall // t * (wide // t), channels, t, t))
+    return strided(x, out, (t * wide, t, tall * wide, wide, 1), viewed=(tall // t, wide // t, channels, t, t))
+
+
 @op("aten.im2col.default")
 def im2col(
     x: LiveTensor, kernel_size: Shape, dilation: Shape, padding: Shape, stride: Shape, out: LiveTensor

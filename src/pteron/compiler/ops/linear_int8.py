@@ -9,6 +9,7 @@ from pteron.compiler.ir.rule import (
     DType,
     LiveTensor,
     Route,
+    Unused,
     check,
     describe,
     looked_up,
@@ -32,6 +33,25 @@ def linear_int8(
     out: LiveTensor,
 ) -> list[Route]:
     return product_affine(x, int8_weights(weights, scales, zeros, group_size), bias, (out,))
+
+
+@op("quantized_decomposed.mixed_linear.default", work=multiplies("x"), rows=rows_of("x", mixes=-1))
+def mixed_linear(
+    x: LiveTensor, weights: LiveTensor, scales: LiveTensor, zeros: Unused, dtype: Unused, out: LiveTensor
+) -> list[Route]:
+    """Weights [rows, depth] with scales [rows] or [rows, groups]. Zero points are not read, as there."""
+    check(weights.rank == 2, f"weights must be [rows, depth], not {describe(weights.shape)}")
+    rows, depth = weights.shape
+    groups = scales.shape[1] if scales.rank == 2 else 1
+    check(
+        scales.rank in (1, 2) and scales.shape[0] == rows and groups > 0 and scales.dtype is DType.float32,
+        f"scales must be float32 [{rows}] or [{rows}, groups], not {scales.dtype} {describe(scales.shape)}",
+    )
+    group_size = max(-(-depth // groups), 1)
+    codes = AffineWeights(
+        weights, GroupScales(scales, (groups, 1), False), depth, 8, group_size, depth, signed=True
+    )
+    return product_affine(x, codes, None, (out,))
 
 
 @op("pteron.embedding_int8", work=looks_up("weights", "scales", by="indices"), rows=looked_up("indices"))

@@ -276,6 +276,9 @@ case("pteron.linear_int8",
                 9)), 32, None],
      lambda x, w, s, z, g, _: linear(x, (w - np.repeat(z, g, 1).astype(np.float64)) * np.repeat(s, g, 1)),
      sizes=ROWS)  # fmt: skip
+case("quantized_decomposed.mixed_linear",
+     lambda n: [X(n, 64), C(12, 64, dtype=DType.int8), C(12, 2), None, None],
+     lambda x, w, s, *_: linear(x, w * np.repeat(s, 32, 1)), sizes=ROWS)  # fmt: skip
 for group, dtype, zeros in (
     (32, DType.float32, None), (16, DType.float16, DType.int8), (20, DType.float32, DType.int32),
 ):  # fmt: skip

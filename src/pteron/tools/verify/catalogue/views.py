@@ -37,6 +37,8 @@ case("pixel_shuffle", lambda n: [X(n, 8, 3, 2), 2],
      lambda x, r: x.reshape(-1, 2, r, r, 3, 2).transpose(0, 1, 4, 2, 5, 3).reshape(-1, 2, 6, 4),
      ANY)  # fmt: skip
 sample("pixel_unshuffle", lambda n: [X(n, 2, 6, 6), 2, X(n, 8, 3, 3)], ANY)
+case("preprocess.tile_crop", lambda n: [X(2, 3 * n, 6), 3],
+     lambda x, t: x.reshape(2, -1, t, 2, t).transpose(1, 3, 0, 2, 4).reshape(-1, 2, t, t), ANY)  # fmt: skip
 sample("unsqueeze_copy", lambda n: [X(n, 3), 1, X(n, 1, 3)], ANY)
 sample("unbind_copy.int", lambda n: [X(2, n), 0, [X(n), X(n)]], ANY)
 sample("squeeze_copy.dim", lambda n: [X(n, 1, 3), 1, X(n, 3)], ANY)
