@@ -65,7 +65,10 @@ def arguments() -> argparse.Namespace:
     add("--self-test", action="store_true", help="compare the emulator's results with a software adapter's")
     add("--groups", type=int, default=4, help="the workgroups of a dispatch that the self test emulates")
     add("--page", action="store_true", help="measure all programs, and write docs/performance.md")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if Path(given.program).exists():
+        given.program = str(Path(given.program).resolve())
+    return given
 
 
 def examine_all(given: argparse.Namespace, tree: Tree) -> dict[str, Family]:

@@ -137,8 +137,7 @@ def _made_by(tree: Tree, family: str) -> str:
         raise SystemExit(drivers.missing((family,)))
     digest.update(f"{manifest} {manifest.stat().st_mtime_ns}".encode())
     devices = tree.source / "pteron" / "engine" / "devices"
-    here = Path(__file__).parent
     for path in (*sorted(devices.glob("*.py")), *sorted((devices / "wgpu").glob("*.py")), *drivers.SOURCES):
         digest.update(path.read_bytes())
-    digest.update((here / "compile_texts.py").read_bytes())
+    digest.update((tree.tool / "benchmarks" / "gpu_model" / "compile_texts.py").read_bytes())
     return digest.hexdigest()[:12]

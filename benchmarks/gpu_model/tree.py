@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Tree:
-    """Pteron comes from `source`, this tool always from its own checkout."""
+    """Pteron comes from `source`. `tool` has the part of this tool that imports Pteron."""
 
     source: Path
     tool: Path = ROOT
@@ -36,7 +36,8 @@ def checkout(revision: str) -> Iterator[Tree]:
         git = ["git", "-C", str(ROOT), "worktree"]
         subprocess.run([*git, "add", "--quiet", "--detach", str(place), revision], check=True)
         try:
-            yield Tree(place / "src")
+            has_tool = (place / "benchmarks" / "gpu_model" / "record.py").exists()
+            yield Tree(place / "src", place if has_tool else ROOT)
         finally:
             subprocess.run([*git, "remove", "--force", str(place)], check=True)
 

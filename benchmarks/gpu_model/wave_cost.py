@@ -13,7 +13,7 @@ The first load of a cache line by a workgroup comes from memory (weights and KV 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,13 +95,13 @@ class WaveCost:
         self.ready = [0.0] * 520  # by register: when its value can be used
         self.free: dict[str, float] = {}  # by unit: when it can begin the next instruction
         self.pending: dict[str, list[float]] = {"vmcnt": [], "lgkmcnt": [], "vscnt": []}
-        self.counts: Counter[str] = Counter()
-        self.stalls: Counter[str] = Counter()
+        self.counts: dict[str, float] = defaultdict(float)
+        self.stalls: dict[str, float] = defaultdict(float)
 
     def meet(self, others: list[WaveCost]) -> None:
         """At a barrier, all waves wait for the last."""
         latest = max(other.cycle for other in others)
-        self.stalls["barrier"] += latest - self.cycle  # type: ignore[assignment]
+        self.stalls["barrier"] += latest - self.cycle
         self.cycle = latest
 
     def see(self, i: Instruction, w: Wave, taken: bool) -> None:
@@ -143,7 +143,7 @@ class WaveCost:
     def _begin(self, i: Instruction, kind: Kind) -> float:
         """When the operands and the unit are ready."""
         at = max([self.cycle, *(self.ready[register] for register in i.reads)])
-        self.stalls["operands"] += at - self.cycle  # type: ignore[assignment]
+        self.stalls["operands"] += at - self.cycle
         free = self.free.get(kind.unit, 0.0)
         if kind.complex:
             free = max(free, self.free.get("complex", 0.0))
@@ -158,7 +158,7 @@ class WaveCost:
         queue = self.pending[counter]
         if len(queue) > left:
             latest = queue[len(queue) - left - 1]
-            self.stalls[counter] += max(latest - self.cycle, 0)  # type: ignore[assignment]
+            self.stalls[counter] += max(latest - self.cycle, 0)
             self.cycle = max(latest, self.cycle)
             del queue[: len(queue) - left]
 

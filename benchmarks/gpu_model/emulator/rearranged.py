@@ -10,12 +10,10 @@ import numpy as np
 from benchmarks.gpu_model.emulator.lane_functions import U32
 from benchmarks.gpu_model.emulator.operands import reader
 from benchmarks.gpu_model.emulator.text import M32, Instruction, Operand, Unsupported, outputs_of
-from benchmarks.gpu_model.emulator.wave import Wave
+from benchmarks.gpu_model.emulator.wave import TEMPORARY, Wave
 
 # Makes the same instruction executable on plain registers.
 Maker: TypeAlias = Callable[[Instruction], Callable[[Wave], None]]
-
-_TEMPORARY = 250  # registers that no program here uses
 
 
 def _selected(selected: str) -> tuple[int, int]:
@@ -26,9 +24,7 @@ def _selected(selected: str) -> tuple[int, int]:
 
 
 def with_parts(i: Instruction, make: Maker) -> Callable[[Wave], None]:
-    """An instruction that reads or writes bytes or halves of registers (SDWA): they are copied to other
-    registers first.
-    """
+    """SDWA: an instruction on bytes or halves of registers, which are copied to other registers first."""
     changed, moves = list(i.operands), []
     first = len(outputs_of(i)) if not i.name.startswith("v_cmpx") else len(i.operands) - 2
     for number in range(2):
@@ -41,20 +37,20 @@ def with_parts(i: Instruction, make: Maker) -> Callable[[Wave], None]:
         old = changed[place]
         moves.append(
             (
-                _TEMPORARY + number,
+                TEMPORARY + number,
                 reader(Operand(old.kind, old.index, 1, old.bits), "u"),
                 shift,
                 bits,
                 old.extended,
             )
         )
-        changed[place] = Operand("v", _TEMPORARY + number, 1, 0, old.negative, old.absolute)
+        changed[place] = Operand("v", TEMPORARY + number, 1, 0, old.negative, old.absolute)
     shift, bits = _selected(i.modifiers.get("dst_sel", "DWORD"))
     target = changed[0]
     if bits < 32:
         if i.name.startswith(("v_cmp", "v_fmac")) or "_co_" in i.name:
             raise Unsupported(i.text)
-        changed[0] = Operand("v", _TEMPORARY + 2)
+        changed[0] = Operand("v", TEMPORARY + 2)
     modifiers = {k: v for k, v in i.modifiers.items() if k != "encoding"}
     plain = make(Instruction(i.name, changed, modifiers, i.text))
     keeps = i.modifiers.get("dst_unused") == "UNUSED_PRESERVE"
@@ -69,7 +65,7 @@ def with_parts(i: Instruction, make: Maker) -> Callable[[Wave], None]:
         plain(w)
         if bits < 32:
             mask = U32(((1 << bits) - 1) << shift)
-            part = w.v[_TEMPORARY + 2] << U32(shift) & mask
+            part = w.v[TEMPORARY + 2] << U32(shift) & mask
             w.store(target.index, w.v[target.index] & ~mask | part if keeps else part)
 
     return run
@@ -82,24 +78,23 @@ def with_halves(i: Instruction, make: Maker) -> Callable[[Wave], None]:
     for number, upper in enumerate(chosen[: len(changed) - first]):
         old = changed[first + number]
         if upper:
-            moves.append((_TEMPORARY + number, reader(Operand(old.kind, old.index, 1, old.bits), "u")))
-            changed[first + number] = Operand("v", _TEMPORARY + number, 1, 0, old.negative, old.absolute)
+            moves.append((TEMPORARY + number, reader(Operand(old.kind, old.index, 1, old.bits), "u")))
+            changed[first + number] = Operand("v", TEMPORARY + number, 1, 0, old.negative, old.absolute)
     to_upper = len(chosen) > len(changed) - first and chosen[-1] and not i.name.startswith("v_cmp")
     target = changed[0]
     if to_upper:
-        if i.name.startswith("v_fmac"):
-            raise Unsupported(i.text)
-        changed[0] = Operand("v", _TEMPORARY + 3)
-    plain = make(
-        Instruction(i.name, changed, {k: v for k, v in i.modifiers.items() if k != "op_sel"}, i.text)
-    )
+        changed[0] = Operand("v", TEMPORARY + 3)
+    kept = {k: v for k, v in i.modifiers.items() if k != "op_sel"}
+    plain = make(Instruction(i.name, changed, kept, i.text))
 
     def run(w: Wave) -> None:
         for register, read in moves:
             w.v[register][:] = np.asarray(read(w)) >> U32(16)
+        if to_upper:  # a multiply-add also reads it
+            w.v[TEMPORARY + 3][:] = w.v[target.index] >> U32(16)
         plain(w)
         if to_upper:
-            w.store(target.index, w.v[target.index] & U32(0xFFFF) | w.v[_TEMPORARY + 3] << U32(16))
+            w.store(target.index, w.v[target.index] & U32(0xFFFF) | w.v[TEMPORARY + 3] << U32(16))
 
     return run
 
@@ -137,7 +132,7 @@ def across_lanes(i: Instruction, make: Maker) -> Callable[[Wave], None]:
     lanes(32)
     old = i.operands[first]
     changed = list(i.operands)
-    changed[first] = Operand("v", _TEMPORARY, 1, 0, old.negative, old.absolute)
+    changed[first] = Operand("v", TEMPORARY, 1, 0, old.negative, old.absolute)
     kept = {k: v for k, v in m.items() if k in ("clamp", "mul", "div")}
     plain = make(Instruction(i.name, changed, kept, i.text))
     rows, banks = m.get("row_mask", 15), m.get("bank_mask", 15)
@@ -148,7 +143,7 @@ def across_lanes(i: Instruction, make: Maker) -> Callable[[Wave], None]:
         source, inside = lanes(w.lanes)
         if not fetches:
             inside = inside & w.active[source]
-        w.v[_TEMPORARY][:] = np.where(inside, w.v[old.index][source], 0)
+        w.v[TEMPORARY][:] = np.where(inside, w.v[old.index][source], 0)
         here = np.arange(w.lanes)
         enabled = (rows >> (here // 16) & 1).astype(bool) & (banks >> (here // 4 % 4) & 1).astype(bool)
         if not zeros and "dpp8" not in m:

@@ -1,4 +1,4 @@
-"""The registers of a wave, and how instructions read them."""
+"""The registers of a wave."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from benchmarks.gpu_model.emulator.text import EXEC, M32, M64, NULL, VCC, Operan
 DESCRIPTORS = 0xFFFF8000 << 32 | 0x10000  # the address of the descriptor set
 
 
+# Registers that no program has. Instructions on parts of registers use them.
+TEMPORARY = 256
+
+
 class Wave:
-    """The registers of a wave."""
+    """The scalar and vector registers of a wave, and which of its lanes are active."""
 
     def __init__(
         self, lanes: int, lds: np.ndarray[Any, Any], buffers: dict[int, np.ndarray[Any, Any]]
     ) -> None:
         self.lanes, self.lds, self.buffers = lanes, lds, buffers
-        self.v = np.zeros((256, lanes), np.uint32)
+        self.v = np.zeros((TEMPORARY + 4, lanes), np.uint32)
         self.vf = self.v.view(np.float32)
         self.vi = self.v.view(np.int32)
         self.s = [0] * 256
