@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from pteron.compiler.ir.dtypes import host_itemsize
-from pteron.compiler.ir.values import Constant, Folded, Joined, Tensor, numel
+from pteron.compiler.ir.values import Constant, Folded, Joined, Tensor, WinogradFilters, numel
 from pteron.compiler.plan.memory import aligned
 from pteron.engine.buffers import Buffers
 from pteron.engine.devices.device import Buffer, Device
@@ -104,6 +104,8 @@ def _identity(tensor: Tensor) -> tuple[Any, ...]:
     constant = tensor.constant
     if isinstance(constant, Joined):
         return (constant.axis, *map(_identity, constant.parts))
+    if isinstance(constant, WinogradFilters):
+        return (WinogradFilters, *_identity(constant.source))
     if isinstance(constant, Folded):
         return (constant,)
     assert constant is not None

@@ -80,6 +80,20 @@ class Folded:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class WinogradFilters:
+    """Packed filters of 3 x 3 as the 6 x 6 numbers that Winograd's algorithm multiplies, made at upload."""
+
+    source: Tensor  # [inputs, 3, 3, channels]
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        return (self.source,)
+
+
+StoredConstant: TypeAlias = Constant | Joined | Folded | WinogradFilters
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
     """A dense, row-major tensor, allocated for `max_shape`. Each call uses a live shape within it."""
 
@@ -87,7 +101,7 @@ class Tensor:
     dtype: DType
     max_shape: Shape
     name: str
-    constant: Constant | Joined | Folded | None = None
+    constant: StoredConstant | None = None
     layout: str = ""  # an order of elements that only some kernels can read; empty: the usual one
 
     @property
@@ -191,7 +205,7 @@ class Graph:
         dtype: DType,
         shape: Shape,
         name: str,
-        constant: Constant | Joined | Folded | None = None,
+        constant: StoredConstant | None = None,
         layout: str = "",
     ) -> Tensor:
         """Add a tensor."""

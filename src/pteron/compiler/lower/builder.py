@@ -12,12 +12,10 @@ from pteron.compiler.ir.op import OpSpec
 from pteron.compiler.ir.problems import Problem
 from pteron.compiler.ir.values import (
     Arg,
-    Constant,
-    Folded,
     Graph,
-    Joined,
     Node,
     Shape,
+    StoredConstant,
     SymInt,
     Tensor,
     ValueId,
@@ -43,9 +41,7 @@ class Builder:
         self.problems: list[Problem] = []
         self._when: SymInt | None = None
 
-    def tensor(
-        self, dtype: DType, shape: Shape, name: str, constant: Constant | Joined | Folded | None = None
-    ) -> Tensor:
+    def tensor(self, dtype: DType, shape: Shape, name: str, constant: StoredConstant | None = None) -> Tensor:
         self.budget.add_steps()
         return self.graph.tensor(dtype, shape, name, constant)
 

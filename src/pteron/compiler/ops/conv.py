@@ -27,6 +27,7 @@ from pteron.compiler.ir.rule import (
     numel,
     op,
 )
+from pteron.compiler.ops import winograd
 from pteron.compiler.ops.conv_tiles import TiledConvolution, tiled_candidates
 from pteron.compiler.ops.depthwise import depthwise_candidates
 from pteron.compiler.ops.matmul import all_float32
@@ -41,8 +42,11 @@ def _work(call: LiveArguments) -> Work:
     return Work(2 * numel(call["weight"].shape[1:]) * meets.numel)
 
 
-def _packed_work(call: LiveArguments) -> Work:
-    return Work(2 * numel(call["weight"].shape[:-1]) * call["out"].numel)
+def packed_work(call: LiveArguments) -> Work:
+    weight = call["weight"]
+    is_winograd = weight.tensor.layout == winograd.LAYOUT
+    window = 9 * weight.shape[0] if is_winograd else numel(weight.shape[:-1])
+    return Work(2 * window * call["out"].numel)
 
 
 @op("aten.convolution.default", work=_work)
@@ -90,7 +94,7 @@ def conv_with_clamp(
     return Convolution(x, filters, bias, out, window, output_padding, output_min, output_max).routes()
 
 
-@op("pteron.packed_convolution", work=_packed_work)
+@op("pteron.packed_convolution", work=packed_work)
 def packed_convolution(
     x: LiveTensor,
     weight: LiveTensor,
@@ -105,6 +109,8 @@ def packed_convolution(
 ) -> list[Route]:
     """A convolution with the weight [in / groups, kernel.., out], see fusion/packed_convolutions."""
     ins, *kernel, outs = weight.shape
+    if weight.tensor.layout == winograd.LAYOUT:
+        kernel = [3, 3]
     filters = Filters(weight, tuple(kernel), ins * groups, outs, groups, packed=True)
     window = Window.of(filters.kernel, stride, padding, dilation)
     return Convolution(x, filters, bias, out, window, (), output_min, output_max).routes()
@@ -207,6 +213,8 @@ class Convolution:
         finishing = {**limits, **{name.lower(): int(flag) for name, flag in defines.items()}}
         layout: dict[str, Define] = {**defines, "TRANSPOSED": filters.transposed, "PACKED": filters.packed}
         bindings = {"x": x, "weight": weight, "bias": self.bias or weight, "y": out}
+        if weight.tensor.layout == winograd.LAYOUT:
+            return winograd.winograd_routes(bindings, self.window, finishing)
         gemm = GemmShape(filters.outs // groups, numel(places), batch * groups)
         is_float32 = all_float32(x, weight, self.bias, out)
         # The choice depends on the largest shape, which never changes. Every tile works for all counts.

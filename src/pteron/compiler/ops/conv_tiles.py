@@ -95,9 +95,13 @@ class TiledConvolution:
         tiles = GemmShape(self.gemm.rows, columns, self.groups).blocks(SMALL.rows, SMALL.columns)
         return max(1, min(self.slices // MIN_SHARE, ENOUGH_TILES // max(tiles, 1)))
 
+    @property
+    def stride(self) -> int:
+        """The elements of the sums of a split, in whole quads."""
+        return 4 * quads(self.gemm.elements)
+
     def tile(self, tile: Tile, out: Bound | None = None, splits: int = 1) -> Dispatch:
         """The product. `out`: for the sums of all splits, one after another."""
-        elements = 4 * quads(self.gemm.elements)
         share = -(-self.slices // splits)
         params: dict[str, Number] = {
             **self.finishing,
@@ -110,7 +114,7 @@ class TiledConvolution:
             "padding": as_3d(self.window.padding, 0),
             "splits": splits,
             "share": share,
-            "stride": elements,
+            "stride": self.stride,
         }
         bindings = {"x": self.x, "weight": self.weight, "y": out or self.out}
         flags: dict[str, Define] = {"SPLIT": out is not None}
@@ -150,13 +154,17 @@ def tiled_candidates(problem: TiledConvolution, largest: int) -> list[Candidate]
     candidates = [Candidate(SMALL_TILE, problem.tile(SMALL))]
     if problem.gemm.rows > SMALL.rows and largest >= products.MANY_ELEMENTS:
         candidates.append(Candidate(LARGE_TILE, problem.tile(LARGE)))
-    most = problem.slices // MIN_SHARE
-    if most > 1:
+    if problem.slices >= 2 * MIN_SHARE:
         splits, least = problem.splits(problem.gemm.elements), problem.splits(largest)
-        # Fewer than ENOUGH_TILES tiles are split, and into at most ENOUGH_TILES parts.
-        elements = min(most * largest, ENOUGH_TILES * SMALL.rows * SMALL.columns) + 4 * most
-        parts = Scratch("parts", 4 * elements)
+        parts = Scratch("parts", 4 * parts_numel(problem, largest))
         product, merge = problem.tile(SMALL, parts, splits), problem.merge(parts, splits)
         fits = None if least > 1 else splits > 1  # fewer elements are split into more parts
         candidates.append(Candidate(SPLIT_TILE, merge, fits, before=product))
     return candidates
+
+
+def parts_numel(problem: TiledConvolution, largest: int) -> int:
+    """The most elements that the sums of all splits have, at every live shape."""
+    most = max(problem.slices // MIN_SHARE, 1)
+    split = min(most * largest, ENOUGH_TILES * SMALL.rows * SMALL.columns)  # only fewer tiles are split
+    return max(split, largest) + 4 * most

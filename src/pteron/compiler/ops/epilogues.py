@@ -6,24 +6,17 @@ from dataclasses import replace
 
 from pteron.compiler.ir.rule import (
     Dispatch,
-    LiveArguments,
     LiveTensor,
     Route,
     Scratch,
     Shape,
-    Work,
     multiplies,
-    numel,
     op,
     rows_of,
 )
-from pteron.compiler.ops.conv import packed_convolution
+from pteron.compiler.ops.conv import packed_convolution, packed_work
 from pteron.compiler.ops.elementwise import Elementwise, unary_dispatch
 from pteron.compiler.ops.matmul import linear_product
-
-
-def _convolution_work(call: LiveArguments) -> Work:
-    return Work(2 * numel(call["weight"].shape[:-1]) * call["out"].numel)
 
 
 @op("pteron.linear_with_epilogue", work=multiplies("x"), rows=rows_of("x", mixes=-1))
@@ -34,7 +27,7 @@ def linear_with_epilogue(
     return _with_epilogue(linear_product(x, weight, bias, (out,)), out, epilogue)
 
 
-@op("pteron.convolution_with_epilogue", work=_convolution_work)
+@op("pteron.convolution_with_epilogue", work=packed_work)
 def convolution_with_epilogue(
     x: LiveTensor,
     weight: LiveTensor,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from pteron.compiler.ir.dispatch import GPU
 from pteron.compiler.ir.extensions import DEVICE_PASSES
 from pteron.compiler.ir.values import Graph
 from pteron.compiler.passes import (
@@ -23,6 +24,7 @@ from pteron.compiler.passes import (
     packed_convolutions,
     rotary_cache,
     unused_norm_outputs,
+    winograd,
 )
 
 PASSES: Mapping[str, Callable[[Graph], Graph]] = {
@@ -40,6 +42,7 @@ PASSES: Mapping[str, Callable[[Graph], Graph]] = {
     "rotary_cache": rotary_cache.fuse,
     "chains": chains.fuse,
 }
+DEVICE_PASSES["winograd"] = winograd.fuse, (GPU,)
 
 
 def fuse(graph: Graph, passes: Iterable[str] | None = None) -> Graph:

@@ -21,7 +21,8 @@ import numpy as np
 from pteron.compiler.ir.dispatch import describe
 from pteron.compiler.ir.dtypes import DType, array_type
 from pteron.compiler.ir.live import ContentRule
-from pteron.compiler.ir.values import Constant, Element, Folded, Joined, Shape, Tensor, numel
+from pteron.compiler.ir.values import Constant, Element, Folded, Joined, Shape, Tensor, WinogradFilters, numel
+from pteron.compiler.ir.winograd import FILTERS
 from pteron.engine.arrays.javascript import is_javascript_buffer
 from pteron.engine.weight_store import check_size
 from pteron.errors import InputError, UnsupportedError
@@ -194,6 +195,8 @@ def _row_major(tensor: Tensor) -> np.ndarray[Any, Any]:
         return np.concatenate([_row_major(part) for part in constant.parts], constant.axis)
     if isinstance(constant, Folded):
         return _folded(constant, tensor.max_shape)
+    if isinstance(constant, WinogradFilters):
+        return _winograd(_row_major(constant.source).astype(np.float64))
     assert isinstance(constant, Constant)
     check_size(tensor, constant)
     shape, dtype = tensor.max_shape, tensor.dtype
@@ -221,6 +224,13 @@ def _folded(constant: Folded, shape: Shape) -> np.ndarray[Any, Any]:
     else:
         made = numbers(constant.source, 1.0) * factor.reshape(along)
     return np.asarray(made, np.float32)
+
+
+def _winograd(taps: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    factors = np.asarray(FILTERS)
+    ins, _, _, outs = taps.shape
+    rows = (factors @ taps.reshape(ins, 3, 3 * outs)).reshape(ins, -1, 3, outs)
+    return np.asarray(factors @ rows, np.float32)
 
 
 def read_element(element: Element, array: Any) -> int:

@@ -14,7 +14,8 @@ from typing import Any
 from pteron.compiler.ir.dispatch import describe
 from pteron.compiler.ir.dtypes import DType, array_type, host_itemsize
 from pteron.compiler.ir.live import ContentRule
-from pteron.compiler.ir.values import Constant, Element, Folded, Joined, Shape, Tensor, numel
+from pteron.compiler.ir.values import Constant, Element, Folded, Joined, Shape, Tensor, WinogradFilters, numel
+from pteron.compiler.ir.winograd import FILTERS
 from pteron.engine.arrays.host_array import HostArray, elements, packed, typed_view
 from pteron.engine.arrays.javascript import is_javascript_buffer
 from pteron.engine.weight_store import check_size
@@ -164,6 +165,8 @@ def _row_major(tensor: Tensor) -> bytes:
         return _joined([(part, _row_major(part)) for part in constant.parts], constant.axis)
     if isinstance(constant, Folded):
         return _folded(constant, tensor.max_shape)
+    if isinstance(constant, WinogradFilters):
+        return _winograd(constant.source)
     assert isinstance(constant, Constant)
     check_size(tensor, constant)
     itemsize = host_itemsize(constant.host_type)
@@ -191,6 +194,19 @@ def _folded(constant: Folded, shape: Shape) -> bytes:
     ]  # those of one index of the dimensions before
     source = numbers(constant.source, 1.0)
     return bytes(packed([x * f for x, f in zip(source, cycle(spread), strict=False)], "float32"))
+
+
+def _winograd(source: Tensor) -> bytes:
+    inputs, _, _, channels = source.max_shape
+    taps = elements(memoryview(_row_major(source)), "float32")  # [inputs, 3, 3, channels]
+    pairs = [[a * b for a in down for b in across] for down in FILTERS for across in FILTERS]
+    made = [
+        sum(factor * taps[(i * 9 + tap) * channels + o] for tap, factor in enumerate(factors))
+        for i in range(inputs)
+        for factors in pairs
+        for o in range(channels)
+    ]
+    return bytes(packed(made, "float32"))
 
 
 def _joined(parts: list[tuple[Tensor, bytes]], axis: int) -> bytes:

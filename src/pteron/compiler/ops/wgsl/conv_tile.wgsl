@@ -95,15 +95,18 @@ fn main(
     let right = lane % ACROSS;
     var next: array<f32, LOADS>;
     var next_weights: array<vec4<f32>, WEIGHT_LOADS>;
-    var exists: array<bool, LOADS>;
+//#if MIXED
+    var exist = 0u;  // a bit for each element of `next` that is not padding
+//#end
     var sum: array<vec4<f32>, 4u * HEIGHT>;
     for (var slice = first; slice <= end; slice++) {
 //#if MIXED
+        exist = 0u;
 //#each n LOADS
         {
             let at = slice * STEP + first_channel + n;
             let mixed = under(place, at % TAPS);
-            exists[n] = mixed.inside && at < TAPS * inputs;
+            exist |= select(0u, 1u << n, mixed.inside && at < TAPS * inputs);
             next[n] = x[plane + min(at / TAPS, inputs - 1u) * volume + mixed.at];
         }
 //#end n
@@ -111,7 +114,6 @@ fn main(
         let from_x = plane + spot.at + (channel + first_channel) * volume;
         let last_x = plane + spot.at + (inputs - 1u) * volume;
 //#each n LOADS
-        exists[n] = spot.inside && (WHOLE || channel + first_channel + n < inputs);
         next[n] = x[select(min(from_x + n * volume, last_x), from_x + n * volume, WHOLE)];
 //#end n
 //#end
@@ -148,7 +150,12 @@ fn main(
         }
         workgroupBarrier();
 //#each n LOADS
-        some_x[(first_channel + n) * COLUMNS + lane % COLUMNS] = select(0.0, next[n], exists[n]);
+//#if MIXED
+        let exists = (exist & (1u << n)) != 0u;
+//#else
+        let exists = spot.inside && (WHOLE || channel + first_channel + n < inputs);
+//#end
+        some_x[(first_channel + n) * COLUMNS + lane % COLUMNS] = select(0.0, next[n], exists);
 //#end n
 //#each n WEIGHT_LOADS
         some_weights[(first_row + n * WEIGHT_STEP) * FOURS + row] = next_weights[n];

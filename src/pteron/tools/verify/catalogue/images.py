@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from pteron.tools.verify.catalogue.arguments import Array, I, W, X
+from pteron.compiler.ir.winograd import FILTERS
+from pteron.compiler.ops import winograd
+from pteron.tools.verify.catalogue.arguments import Array, I, T, W, X
 from pteron.tools.verify.catalogue.entry import case, sample, variants
 from pteron.tools.verify.catalogue.types import ANY, F32, HALVES, NUMBERS
 
@@ -81,10 +83,10 @@ for groups, outs in ((1, 8), (4, 4), (2, 6), (1, 20)):
 case("convolution", lambda n: [X(1, 4, n), W(8, 4, 3), None, [1], [1], [1], False, [0], 1], plain)
 case("convolution", lambda n: [X(n, 4, 5, 5), W(4, 8, 2, 2), None, [2, 2], [0, 0], ONES, True, [0, 0], 1],
      lambda x, w, b, s, p, *_: transposed_convolution(x, w, b, s, p, [0, 0]), sizes=IMAGES)  # fmt: skip
-for outs in (8, 16):
+for outs, size in ((8, 6), (16, 105)):
     case("et_vk.conv_with_clamp",
-         lambda n, o=outs: [
-             X(n, 4, 6, 6), W(o, 4, 1, 1), None, ONES, [0, 0], ONES, False, [0, 0], 1, 0.0, 6.0],
+         lambda n, o=outs, s=size: [
+             X(n, 4, s, s), W(o, 4, 1, 1), None, ONES, [0, 0], ONES, False, [0, 0], 1, 0.0, 6.0],
          lambda *args: np.clip(plain(*args), *args[-2:]), tried=F32 if outs == 16 else (),
          sizes=IMAGES)  # fmt: skip
 
@@ -109,6 +111,48 @@ for groups, ins, outs, window, size in (
     if size != 7 and groups != 2:
         case("pteron.convolution_with_epilogue", lambda n, image=image: [*image(n), "tanh(x)"],
              lambda *args: np.tanh(packed_convolution(*args)), F32, sizes=IMAGES)  # fmt: skip
+
+# Winograd's transforms of inputs and of products. The filters are already transformed.
+WINOGRAD_INPUTS = np.array([
+    [4, 0, -5, 0, 1, 0], [0, -4, -4, 1, 1, 0], [0, 4, -4, -1, 1, 0],
+    [0, -2, -1, 2, 1, 0], [0, 2, -1, -2, 1, 0], [0, 4, 0, -5, 0, 1],
+])  # fmt: skip
+WINOGRAD_RESULTS = np.array(
+    [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]]
+)
+
+
+def winograd_convolution(x: Array, w: Array, bias: Array, *rest: Any) -> Array:
+    """By windows of 3 x 3, with padding of 1."""
+    rows, columns = (-(-size // 4) * 4 for size in x.shape[2:])
+    inner = [(1, 1 + new - old) for new, old in zip((rows, columns), x.shape[2:], strict=True)]
+    image = np.pad(x, [(0, 0), (0, 0), *inner])
+    made = np.zeros((len(x), w.shape[-1], rows, columns))
+    for top, left in product(range(0, rows, 4), range(0, columns, 4)):
+        tile = WINOGRAD_INPUTS @ image[..., top : top + 6, left : left + 6] @ WINOGRAD_INPUTS.T
+        products = np.einsum("bitu,ituo->botu", tile, w)
+        made[..., top : top + 4, left : left + 4] = WINOGRAD_RESULTS @ products @ WINOGRAD_RESULTS.T
+    results: Array = made[..., : x.shape[2], : x.shape[3]] + bias.reshape(-1, 1, 1)
+    return np.maximum(results, rest[4])
+
+
+def winograd_filters(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Filters whose results are near 1."""
+    ins, _, _, outs = shape
+    taps = random.standard_normal((ins, 3, 3, outs)) / (3 * ins**0.5)
+    factors: Array = np.asarray(FILTERS)
+    return np.einsum("ta,ub,iabo->ituo", factors, factors, taps)
+
+
+for outs, size in ((40, 6), (49, 43)):
+
+    def large_image(n: int, o: int = outs, s: int = size) -> list[Any]:
+        filters = T((36, 6, 6, o), fixed=True, draw=winograd_filters, layout=winograd.LAYOUT)
+        return [X(n, 36, s, s + 1), filters, W(o), ONES, ONES, ONES, 1, 0.0, None]
+
+    case("pteron.packed_convolution", large_image, winograd_convolution, F32, sizes=IMAGES)
+    case("pteron.convolution_with_epilogue", lambda n, image=large_image: [*image(n), "tanh(x)"],
+         lambda *args: np.tanh(winograd_convolution(*args)), F32, sizes=IMAGES)  # fmt: skip
 
 # -- pools -------------------------------------------------------------------------------------------
 
