@@ -14,6 +14,7 @@ import pytest
 import wgpu
 
 import pteron
+from pteron.engine.devices.device import Checks
 from pteron.engine.devices.opening import Device, open_device
 from pteron.engine.devices.wgpu import native
 from pteron.engine.devices.wgpu.translate import wgpu_errors
@@ -123,16 +124,26 @@ def test_a_tick_has_a_length(raw: Any) -> None:
     assert 0 < native.tick_nanoseconds(raw) < 1e6
 
 
-def test_a_trusted_module_is_one_of_wgpu(raw: Any) -> None:
+def test_a_module_with_fewer_checks_is_one_of_wgpu(raw: Any) -> None:
     code = "@compute @workgroup_size(1) fn main() {}"
-    plain, trusted = (native.shader_module(raw, "x", code, trusted) for trusted in (False, True))
-    assert type(plain) is type(trusted)
-    with pytest.raises(wgpu.GPUValidationError):
-        native.shader_module(raw, "x", "fn main( {", True)
+    modules = [
+        native.shader_module(raw, "x", code, checks) for checks in (Checks.ALL, Checks.BOUNDS, Checks.NONE)
+    ]
+    assert len(set(map(type, modules))) == 1
+    for checks in (Checks.BOUNDS, Checks.NONE):
+        with pytest.raises(wgpu.GPUValidationError):
+            native.shader_module(raw, "x", "fn main( {", checks)
+
+
+def test_checks_have_wgpus_numbers() -> None:
+    assert native.lib.WGPUShaderRuntimeChecks_BoundsChecks == Checks.BOUNDS
+    loops = native.lib.WGPUShaderRuntimeChecks_ForceLoopBounding
+    assert Checks.BOUNDS | loops == Checks.ALL
 
 
 NEVER_RELEASED = """
 import wgpu
+from pteron.engine.devices.device import Checks
 from pteron.engine.devices.opening import open_device
 from pteron.engine.devices.wgpu import native
 from wgpu.backends.wgpu_native import _api

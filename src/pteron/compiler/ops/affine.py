@@ -203,6 +203,7 @@ class AffineWeights:
             "SINGLES": 1 in widths,
             "BELOW_PAIRS": below.get(2, 0),
             "BELOW_SINGLES": below.get(1, 0),
+            "GROUP": self.group,
             "TABLE": self.table is not None,
             "SIGNED": self.signed,
             **self.scales.defines,

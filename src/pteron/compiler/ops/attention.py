@@ -28,6 +28,9 @@ from pteron.compiler.ir.rule import (
 )
 from pteron.compiler.ops.attention_routes import (
     FEW_QUERIES,
+    FLASH_TILE,
+    MANY_TILES,
+    SMALL_FLASH_TILE,
     Heads,
     Layout,
     Operands,
@@ -104,10 +107,12 @@ def attention(
     largest = layout(q.max_shape)
     most = replace(largest, length=min(largest.length, FEW_QUERIES - 1)), layouts[1](k.max_shape)
     are_few = queries.length < FEW_QUERIES
+    has_few_tiles = queries.blocks(FLASH_TILE) < MANY_TILES
     routes = []
     if suits_tiles(plain):
         routes += [
             Route("split", split_dispatches(plain, masked, most), when=are_few, target=GPU),
+            Route("small flash", [flash_dispatch(masked, SMALL_FLASH_TILE)], when=has_few_tiles, target=GPU),
             Route("flash", [flash_dispatch(masked)], target=GPU),
         ]
     routes += more_routes(Attention(plain, masked, mask is not None, most, are_few))

@@ -28,7 +28,8 @@ from pteron.compiler.ir.rule import (
 from pteron.compiler.ops.elementwise import wide_target
 
 FEW_QUERIES = 8  # with fewer queries than this, the lanes of a workgroup divide the keys
-FLASH_TILE = 32  # queries of an attention_flash workgroup
+FLASH_TILE, SMALL_FLASH_TILE = 32, 16  # queries of an attention_flash workgroup
+MANY_TILES = 256  # workgroups that keep a GPU busy: with fewer large tiles than this, small ones are faster
 MAX_FLASH_WIDTH = 256  # the largest head size whose attention_flash tiles fit into 16 KiB
 MAX_PARTS = 1024  # partial results of key chunks in memory; enough workgroups for any GPU
 
@@ -212,10 +213,10 @@ def split_dispatches(plain: Operands, masked: Operands, largest: tuple[Heads, He
     return KeyChunks(step=32, most=32).dispatches("attention_split", plain, masked, largest)
 
 
-def flash_dispatch(operands: Operands) -> Dispatch:
+def flash_dispatch(operands: Operands, tile: int = FLASH_TILE) -> Dispatch:
     """For many queries: tiles of queries and keys are in workgroup memory."""
     width = operands.queries.width
     # One lane per element of a head, rounded up to whole subgroups. 16 KiB limit the depth of a slice.
     lanes, depth = 32 * -(-width // 32), 8 if width < MAX_FLASH_WIDTH else 4
-    grid = fold(operands.queries.blocks(FLASH_TILE))
-    return operands.dispatch("attention_flash", grid, LANES=lanes, SLICE=depth, TILE=FLASH_TILE)
+    grid = fold(operands.queries.blocks(tile))
+    return operands.dispatch("attention_flash", grid, LANES=lanes, SLICE=depth, TILE=tile)

@@ -25,7 +25,7 @@ from pteron.compiler.ir.rule import (
     threads,
 )
 from pteron.compiler.ops.affine import AffineWeights
-from pteron.compiler.ops.linear_affine import TEAM_COLUMNS, has_whole_groups, suits_teams
+from pteron.compiler.ops.linear_affine import has_whole_groups, suits_teams, team_lanes
 from pteron.compiler.ops.matmul import all_float32
 from pteron.compiler.ops.outputs import SideBySide
 from pteron.compiler.ops.products import GemmShape
@@ -97,9 +97,12 @@ def experts_affine(
     if not all_float32(x, out) or not has_whole_groups(weight):
         return [Route("any", [shared.dispatch("linear_affine_any", gemm.element_quads())])]
 
-    def route(name: str, kernel: str, width: int, target: str | None = None) -> Route:
-        dispatch = shared.dispatch(kernel, gemm.workgroups(1, width), ROWS=1, ELEMENT="f32")
+    def route(name: str, kernel: str, width: int, target: str | None = None, **lanes: Define) -> Route:
+        dispatch = shared.dispatch(kernel, gemm.workgroups(1, width), ROWS=1, ELEMENT="f32", **lanes)
         return Route(name, [dispatch], target=target)
 
     rows = route("rows", "linear_affine", WORKGROUP)
-    return [route("teams", "linear_affine_teams", TEAM_COLUMNS, GPU), rows] if suits_teams(weight) else [rows]
+    if not suits_teams(weight):
+        return [rows]
+    lanes = team_lanes(weight)
+    return [route("teams", "linear_affine_teams", lanes["COLUMNS"], GPU, **lanes), rows]

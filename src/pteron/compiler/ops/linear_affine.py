@@ -27,8 +27,8 @@ from pteron.compiler.ops.products import (
     ANY,
     GEMM,
     GEMV,
-    LARGE_TILE,
     SMALL_TILE,
+    TALL_TILE,
     TEAM_FEW_PACKED_ROWS,
     TEAM_GEMV,
     Candidate,
@@ -37,7 +37,10 @@ from pteron.compiler.ops.products import (
     product_routes,
 )
 
-TEAM_COLUMNS = 2 * WORKGROUP // 16  # columns per workgroup of the team kernel
+TEAM_STEPS = 32  # steps in depth that a lane of a team computes at a time
+# Tiles: the lanes of a slice compute TALL rows of four columns each. SLICES sets of lanes divide the depth.
+TALL = {"HEIGHT": 64, "WIDTH": 32, "TALL": 8, "SLICES": 4, "QUADS": 2}
+SMALL = {"HEIGHT": 32, "WIDTH": 32, "TALL": 4, "SLICES": 4, "QUADS": 2}
 
 
 @op("pteron.linear_affine.default", work=multiplies("x"), rows=rows_of("x", mixes=-1))
@@ -95,14 +98,20 @@ class AffineProduct:
         """Kernels that read each column of codes by itself."""
         candidates = [
             self.candidate(GEMV, "linear_affine", 1, WORKGROUP),
-            self.candidate(LARGE_TILE, "linear_affine_tile", 64, 64),
-            self.candidate(SMALL_TILE, "linear_affine_tile", 32, 32),
+            self._tiles(TALL_TILE, TALL),
+            self._tiles(SMALL_TILE, SMALL),
             self.candidate(GEMM, "linear_affine", 4, WORKGROUP),
         ]
         if suits_teams(self.weight):
-            candidates.append(self.candidate(TEAM_GEMV, "linear_affine_teams", 1, TEAM_COLUMNS))
-            candidates.append(self.candidate(TEAM_FEW_PACKED_ROWS, "linear_affine_teams", 4, TEAM_COLUMNS))
+            candidates += [self._teams(TEAM_GEMV, 1), self._teams(TEAM_FEW_PACKED_ROWS, 4)]
         return candidates
+
+    def _teams(self, kind: KernelKind, height: int) -> Candidate:
+        lanes = team_lanes(self.weight)
+        return self.candidate(kind, "linear_affine_teams", height, lanes["COLUMNS"], **lanes)
+
+    def _tiles(self, kind: KernelKind, tile: dict[str, int]) -> Candidate:
+        return self.candidate(kind, "linear_affine_tile", tile["HEIGHT"], tile["WIDTH"], **tile)
 
     def candidate(
         self, kind: KernelKind, kernel: str, height: int, width: int, **defines: Define
@@ -110,6 +119,13 @@ class AffineProduct:
         """A kernel whose workgroups compute `height` rows and `width` columns."""
         grid = self.gemm.workgroups(height, width)
         return Candidate(kind, self.shared.dispatch(kernel, grid, ROWS=height, ELEMENT="f32", **defines))
+
+
+def team_lanes(weight: AffineWeights) -> dict[str, int]:
+    """How the lanes of a workgroup are divided into teams, and the columns of the workgroup: two per team."""
+    steps = -(-weight.depth // TEAM_STEPS)
+    team = next((lanes for lanes in (8, 16, 32) if lanes >= steps), 32)
+    return {"TEAM": team, "TURNS": -(-steps // team), "COLUMNS": 2 * WORKGROUP // team}
 
 
 def has_whole_groups(weight: AffineWeights) -> bool:

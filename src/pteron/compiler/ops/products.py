@@ -32,6 +32,7 @@ FEW_ROWS = 16  # up to this many rows, teams are faster than tiles, because most
 FEW_PACKED_ROWS = 8  # the same for packed weights, which a team unpacks again for every four rows
 MIN_TILE_ROWS = 16  # a convolution with fewer rows (channels of a group) would leave most of a tile empty
 MANY_ELEMENTS = 128 * 64 * 64  # an output with this many elements has enough large tiles to keep a GPU busy
+ENOUGH_ELEMENTS = 128 * 64 * 32  # the same for tall tiles, whose workgroups divide the depth, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,9 @@ TEAM_FEW_PACKED_ROWS = KernelKind("team few rows", GPU, (), up_to(FEW_PACKED_ROW
 # Tiles: a workgroup keeps a part of both operands in its memory.
 SPLIT_TILE = KernelKind("split tile gemm", GPU)  # several workgroups divide the depth
 LARGE_TILE = KernelKind("large tile gemm", GPU, (), lambda gemm: gemm.elements >= MANY_ELEMENTS)
+TALL_TILE = KernelKind(
+    "tall tile gemm", GPU, (), lambda gemm: gemm.rows > 32 and gemm.elements >= ENOUGH_ELEMENTS
+)
 SMALL_TILE = KernelKind("small tile gemm", GPU)
 # Independent invocations: for every device.
 GEMV = KernelKind("gemv", fits=is_one_row)
@@ -106,6 +110,7 @@ ORDER = (
     GEMV,
     SPLIT_TILE,
     LARGE_TILE,
+    TALL_TILE,
     SMALL_TILE,
     GPU_DEPTHWISE,
     DEPTHWISE,

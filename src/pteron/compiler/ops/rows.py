@@ -45,7 +45,6 @@ MAX_AND_SUM = Reduction(
 )
 
 SHORT_ROW = 32  # a row with at most this many elements does not need a workgroup
-LONG_ROW = 1024  # a row with at least this many elements is shared by many lanes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +77,8 @@ class Rows:
         always = self.whole and when is None
         if always and not fits:
             return []
-        many = self.dispatch(256 if self.widest >= LONG_ROW else 64)
+        lanes = next((n for n in (64, 128) if 4 * n >= self.widest), 256)
+        many = self.dispatch(lanes, turns=-(-self.width // (4 * lanes)) if self.whole else 0)
         return [
             Route("workgroup per row", [many, *after], None if always else fits, target=GPU),
             *more_routes(GroupedRows(self, fits, after)),
@@ -89,7 +89,8 @@ class Rows:
         """Whether rows may begin and end inside a quad. Only four-byte elements can be stored one by one."""
         return not self.whole and self.out.dtype.itemsize == 4
 
-    def dispatch(self, lanes: int, in_subgroup: bool = False) -> Dispatch:
+    def dispatch(self, lanes: int, in_subgroup: bool = False, turns: int = 0) -> Dispatch:
+        """`turns`: quads per lane; 0: the kernel computes this number."""
         other, total = self.added or (None, None)
         optional: dict[str, dict[str, Bound | None]] = {
             "ADDED": {"other": other, "total": total},
@@ -100,6 +101,7 @@ class Rows:
         bindings: dict[str, Bound] = {"x": self.x, "y": self.out}
         defines: dict[str, Define] = {
             "LANES": lanes,
+            "TURNS": turns,
             "IN_SUBGROUP": in_subgroup,
             "RAGGED": self._ragged,
             "ALONG": self.whole,

@@ -12,9 +12,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import IntFlag
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pteron.compiler.ir.dispatch import GPU, SOFTWARE, Grid
+from pteron.compiler.ops.loops import all_end
 from pteron.engine.devices.adapter import Adapter
 from pteron.errors import DeviceError, OutOfMemory
 
@@ -22,6 +24,22 @@ T = TypeVar("T")
 
 # A shader text with this line computes only indices that its rule has checked: bounds checks may be left out.
 TRUSTED = "//#trusted"
+
+
+class Checks(IntFlag):
+    """What a driver adds to a shader text: clamped indices, and counters in loops that might not end."""
+
+    NONE = 0
+    BOUNDS = 1
+    ALL = 3
+
+    @classmethod
+    def needed(cls, text: str) -> Checks:
+        """The checks that a text cannot do without."""
+        if TRUSTED in text:
+            return cls.NONE
+        return cls.BOUNDS if all_end(text) else cls.ALL
+
 
 LIMITS = (
     "max-buffer-size",
@@ -208,7 +226,8 @@ class Device(Protocol):
         """Compile a shader text, once per text. Its entry point is `main`, its bindings are in group 0.
 
         `kinds` is the type of each binding: `read`, `read_write` or `uniform`. A thread that compiles late
-        kernels calls this beside submissions. A text with the line `TRUSTED` may run without bounds checks.
+        kernels calls this beside submissions. It may have
+        only the checks that it needs (see `Checks`).
 
         Raises:
             DeviceError: The text cannot be compiled. The message begins with "kernel {label}".

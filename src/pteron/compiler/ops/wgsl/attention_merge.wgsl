@@ -8,6 +8,8 @@
 //#include attention_params
 //#include attention_chunks
 
+const AT_ONCE = 8u;  // chunks whose loads are under way together
+
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     let i = flat_index(id, groups);
@@ -22,15 +24,26 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     var top = LOWEST;
     var total = 0.0;
     var sum = vec4<f32>(0.0);
-    for (var chunk = 0u; chunk * each < keys; chunk++) {
-        let part = part_of(row, chunk);
-        let ends = parts[part + QUADS];
-        let new_top = max(top, ends.x);
+    let chunks = (keys + each - 1u) / each;
+    for (var several = 0u; several < (chunks + AT_ONCE - 1u) / AT_ONCE; several++) {
+        var ends: array<vec4<f32>, AT_ONCE>;
+        var some: array<vec4<f32>, AT_ONCE>;
+        for (var n = 0u; n < AT_ONCE; n++) {
+            let part = part_of(row, min(several * AT_ONCE + n, chunks - 1u));
+            ends[n] = parts[part + QUADS];
+            some[n] = parts[part + d];
+        }
+        var new_top = top;
+        for (var n = 0u; n < AT_ONCE; n++) { new_top = max(new_top, ends[n].x); }
         let fade = exp(top - new_top);
-        let share = exp(ends.x - new_top);
         top = new_top;
-        total = total * fade + share * ends.y;
-        sum = sum * fade + share * parts[part + d];
+        total *= fade;
+        sum *= fade;
+        for (var n = 0u; n < AT_ONCE; n++) {
+            let share = select(0.0, exp(ends[n].x - top), several * AT_ONCE + n < chunks);
+            total += share * ends[n].y;
+            sum += share * some[n];
+        }
     }
     y_put((b * p.q_batch + s * p.q_length + h * p.q_head) / 4u + d, y_t4(divided(sum, total)));
 }

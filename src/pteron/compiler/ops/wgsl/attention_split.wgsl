@@ -46,11 +46,15 @@ fn main(
     var top = LOWEST;
     var total = 0.0;  // the sum of the weights of this lane's keys
     var sum = vec4<f32>(0.0);
-    for (var t = from_key; t < to_key; t += STEP) {
-        for (var n = lane; n < STEP * QUADS; n += LANES) {
+    let steps = (to_key - from_key + STEP - 1u) / STEP;
+    for (var step = 0u; step < steps; step++) {
+        let t = from_key + step * STEP;
+        for (var turn = 0u; turn < (STEP * QUADS + LANES - 1u) / LANES; turn++) {
+            let n = lane + turn * LANES;
             let key = min(t + n / QUADS, to_key - 1u);
             let d = n % QUADS;
-            products[(n / QUADS) * PITCH + d] = dot(query[d], vec4<f32>(k_quad(k_first + key * (p.k_length / 4u) + d)));
+            let product = dot(query[d], vec4<f32>(k_quad(k_first + key * (p.k_length / 4u) + d)));
+            if (STEP * QUADS % LANES == 0u || n < STEP * QUADS) { products[(n / QUADS) * PITCH + d] = product; }
         }
         workgroupBarrier();
         var score = LOWEST;
@@ -72,8 +76,12 @@ fn main(
         sum *= fade;
         if (lane < TEAMS * QUADS) {
             let first = k_first + t * (p.k_length / 4u) + lane % QUADS;
-            for (var n = lane / QUADS; n < min(STEP, to_key - t); n += TEAMS) {
-                sum = fma(vec4<f32>(weights[n]), vec4<f32>(v_quad(first + n * (p.k_length / 4u))), sum);
+            // Keys past the end have no weight. The last key stands for them.
+            for (var turn = 0u; turn < (STEP + TEAMS - 1u) / TEAMS; turn++) {
+                let n = lane / QUADS + turn * TEAMS;
+                let weight = select(0.0, weights[min(n, STEP - 1u)], n < STEP);
+                let key = min(n, to_key - t - 1u);
+                sum = fma(vec4<f32>(weight), vec4<f32>(v_quad(first + key * (p.k_length / 4u))), sum);
             }
         }
     }

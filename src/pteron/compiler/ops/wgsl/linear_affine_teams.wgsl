@@ -9,11 +9,11 @@
 //#include experts
 //#include store
 
-const TEAM = 16u;              // lanes
-const ACROSS = 2u * WG / TEAM; // columns per workgroup
-const SUMS = ROWS * ACROSS;    // sums per workgroup
+const TEAMS = WG / TEAM;       // TEAM lanes each
+const ACROSS = 2u * TEAMS;     // columns per workgroup
+const SUMS = ROWS * TEAMS;     // pairs of sums per workgroup
 
-var<workgroup> parts: array<f32, TEAM * SUMS>;
+var<workgroup> parts: array<vec2<f32>, TEAM * SUMS>;
 
 // The words of 32 steps of a column. affine_quads describes their layout.
 struct Words { bytes: array<vec4<u32>, 2>, nibbles: vec4<u32>, pairs: vec2<u32>, singles: u32 }
@@ -76,11 +76,13 @@ fn main(
     let c = min(vec2<u32>(column + 2u * team) + vec2<u32>(0u, 1u), vec2<u32>(p.columns - 1u))
         + first_weight_row(row);
     var sum: array<vec2<f32>, ROWS>;
-    for (var k = member; k < p.depth / 32u; k += TEAM) {
+    for (var turn = 0u; turn < TURNS; turn++) {
+        let k = member + turn * TEAM;
+        if (k >= p.depth / 32u) { break; }
         let words_a = words_of(c.x, k);
         let words_b = words_of(c.y, k);
         for (var half = 0u; half < 2u; half++) {  // sixteen steps are in one group
-            let g = (32u * k + 16u * half) / p.group;
+            let g = (32u * k + 16u * half) / GROUP;
             let line_a = line_of(c.x, g);
             let line_b = line_of(c.y, g);
             for (var i = 4u * half; i < 4u * half + 4u; i++) {
@@ -93,18 +95,18 @@ fn main(
             }
         }
     }
-    for (var r = 0u; r < ROWS; r++) {
-        let at = member * SUMS + r * ACROSS + 2u * team;
-        parts[at] = sum[r].x;
-        parts[at + 1u] = sum[r].y;
-    }
+    for (var r = 0u; r < ROWS; r++) { parts[member * SUMS + r * TEAMS + team] = sum[r]; }
     workgroupBarrier();
     if (lane >= SUMS) { return; }
-    let to = column + lane % ACROSS;
-    var total = 0.0;
+    let to = column + 2u * (lane % TEAMS);
+    var total = vec2<f32>(0.0);
+    for (var m = 0u; m < TEAM; m += 4u) {
+        let at = m * SUMS + lane;
+        total += (parts[at] + parts[at + SUMS]) + (parts[at + 2u * SUMS] + parts[at + 3u * SUMS]);
+    }
 //#if HAS_BIAS
-    total = bias[min(to, p.columns - 1u)];
+    total += vec2<f32>(bias[min(to, p.columns - 1u)], bias[min(to + 1u, p.columns - 1u)]);
 //#end
-    for (var m = 0u; m < TEAM; m++) { total += parts[m * SUMS + lane]; }
-    store(row + lane / ACROSS, to, total);
+    store(row + lane / TEAMS, to, total.x);
+    store(row + lane / TEAMS, to + 1u, total.y);
 }

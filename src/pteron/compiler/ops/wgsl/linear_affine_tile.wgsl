@@ -1,5 +1,5 @@
-// y = x @ W^T + bias with coded W, for many rows, in tiles of ROWS rows and columns. W is decoded once for
-// all rows of a tile. A group is a number of whole quads.
+// y = x @ W^T + bias with coded W, for many rows, in tiles. W is decoded once for all rows of a tile. A group
+// is a number of whole quads.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;  // [rows, depth / 4]
 @group(0) @binding(1) var<storage, read> weights: array<u32>;  // [columns, row_bytes / 4]
 //#include affine_operands
@@ -7,8 +7,6 @@
 //#include float_quads
 //#include finish_columns
 
-const SIDE = ROWS;
-const QUADS = 4u;
 const ROWS_FIRST = false;
 const COLUMNS_FIRST = false;
 
@@ -17,10 +15,10 @@ fn extent() -> Extent { return Extent(u32(p.rows > 0u), p.rows, p.columns, p.dep
 fn row_quad(matrix: u32, row: u32, k: u32) -> vec4<f32> { return x[row * (p.depth / 4u) + k]; }
 
 fn column_quad(matrix: u32, column: u32, k: u32) -> vec4<f32> {
-    let line = line_of(column, 4u * k / p.group);
+    let line = line_of(column, 4u * k / GROUP);
     return fma(codes_quad(column, k), vec4<f32>(line.scale), vec4<f32>(line.start));
 }
 
 fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<f32>) { finish_columns(row, column, sum); }
 
-//#include dot_tiles
+//#include tile_core

@@ -33,7 +33,10 @@ fn main(
     for (var r = 0u; r < ROWS; r++) { parts[slice * SUMS + r * QUADS + quad] = sum[r]; }
     for (var half = SLICES / 2u; half > 0u; half /= 2u) {
         workgroupBarrier();
-        for (var i = lane; i < half * SUMS; i += LANES) { parts[i] += parts[i + half * SUMS]; }
+        for (var turn = 0u; turn < (half * SUMS + LANES - 1u) / LANES; turn++) {
+            let i = lane + turn * LANES;
+            if (i < half * SUMS) { parts[i] += parts[i + half * SUMS]; }
+        }
     }
     workgroupBarrier();
     if (lane >= SUMS) { return; }

@@ -42,7 +42,10 @@ fn part_state(i: u32, lane: u32) -> state_t {
     let base = kept_offset(i / p.parts);
     var state: state_t;
     if (begin + lane < end) { state = term(base, begin + lane); }
-    for (var k = begin + lane + LANES; k < end; k += LANES) { state = merge(state, term(base, k)); }
+    for (var turn = 1u; turn < (end - begin + LANES - 1u) / LANES; turn++) {
+        let k = begin + turn * LANES + lane;
+        if (k < end) { state = merge(state, term(base, k)); }
+    }
     return join(state, lane, min(end - begin, LANES));
 }
 

@@ -76,7 +76,10 @@ fn main(
     let first = begin / 4u;
     let count = (end + 3u) / 4u - first;
     var state: state_t;
-    for (var k = lane; k < count; k += LANES) {
+    let turns = select((count + LANES - 1u) / LANES, TURNS, TURNS > 0u);
+    for (var turn = 0u; turn < turns; turn++) {
+        let k = lane + turn * LANES;
+        if (k >= count) { continue; }
         let v = value(first + k);
         var more: state_t;
         if (RAGGED) {
@@ -85,7 +88,7 @@ fn main(
         } else {
             more = fold(v, 0u, 4u);
         }
-        if (k == lane) { state = more; } else { state = merge(state, more); }
+        if (turn == 0u) { state = more; } else { state = merge(state, more); }
 //#if ADDED
         total_put(first + k, v);
 //#end
@@ -94,7 +97,9 @@ fn main(
 //#if KEPT
     if (lane == 0u) { stats[row] = s; }
 //#end
-    for (var k = lane; k < count; k += LANES) {
+    for (var turn = 0u; turn < turns; turn++) {
+        let k = lane + turn * LANES;
+        if (k >= count) { continue; }
         let v = y_t4(results(first + k, k, s));
 //#if RAGGED
         let at = 4u * (first + k);

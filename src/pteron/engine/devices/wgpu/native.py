@@ -16,7 +16,7 @@ from typing import Any
 
 import wgpu
 
-from pteron.engine.devices.device import Command, Copy
+from pteron.engine.devices.device import Checks, Command, Copy
 from pteron.engine.devices.wgpu.translate import ERRORS, translated
 from pteron.errors import DeviceTimeout
 
@@ -52,7 +52,6 @@ except (ImportError, AttributeError, TypeError):
     AVAILABLE = False
 
 _READ = int(wgpu.MapMode.READ)
-_NO_CHECKS = 0
 _ERRORS: dict[str, type[wgpu.GPUError]] = {
     "OutOfMemory": wgpu.GPUOutOfMemoryError,
     "Validation": wgpu.GPUValidationError,
@@ -79,9 +78,9 @@ class _Checked:
 _checked = _Checked()
 
 
-def shader_module(device: Any, label: str, code: str, trusted: bool) -> Any:
-    """Compile a shader text. A trusted one runs without the driver's bounds checks."""
-    if not trusted:
+def shader_module(device: Any, label: str, code: str, checks: Checks) -> Any:
+    """Compile a shader text with these checks of the driver."""
+    if checks == Checks.ALL:
         return device.create_shader_module(label=label, code=code)
     text, name = code.encode(), label.encode()
     # wgpu reads these objects during the call, so they must stay alive.
@@ -93,7 +92,7 @@ def shader_module(device: Any, label: str, code: str, trusted: bool) -> Any:
     descriptor.nextInChain = ffi.cast("WGPUChainedStruct *", source)
     descriptor.label.data, descriptor.label.length = name_data, len(name)
     with _checked:
-        handle = _new_trusted_module(device._internal, descriptor, _NO_CHECKS)
+        handle = _new_trusted_module(device._internal, descriptor, checks)
     return GPUShaderModule(label, handle, device)
 
 

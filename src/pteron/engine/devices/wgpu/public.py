@@ -13,13 +13,13 @@ from typing import Any
 
 import wgpu
 
-from pteron.engine.devices.device import Command, Copy
+from pteron.engine.devices.device import Checks, Command, Copy
 from pteron.engine.devices.wgpu.translate import wgpu_errors
 from pteron.errors import DeviceTimeout
 
 
-def shader_module(device: Any, label: str, code: str, trusted: bool) -> Any:
-    """Compile a shader text. Also a trusted one has the driver's bounds checks."""
+def shader_module(device: Any, label: str, code: str, checks: Checks) -> Any:
+    """Compile a shader text. It has all checks of the driver, whatever it needs."""
     return device.create_shader_module(label=label, code=code)
 
 

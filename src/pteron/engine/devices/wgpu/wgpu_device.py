@@ -18,9 +18,9 @@ from pteron.compiler.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, WIDE, Gri
 from pteron.engine.devices.adapter import Adapter
 from pteron.engine.devices.device import (
     LIMITS,
-    TRUSTED,
     Buffer,
     BufferMapping,
+    Checks,
     Command,
     Copy,
     Device,
@@ -234,7 +234,7 @@ class WgpuDevice(Device):
         ]
         layout = self._device.create_bind_group_layout(label=label, entries=entries)
         pipeline_layout = self._device.create_pipeline_layout(label=label, bind_group_layouts=[layout])
-        module = self.calls.shader_module(self._device, label, source, TRUSTED in source)
+        module = self.calls.shader_module(self._device, label, source, Checks.needed(source))
         pipeline = self._device.create_compute_pipeline(
             label=label, layout=pipeline_layout, compute={"module": module, "entry_point": "main"}
         )

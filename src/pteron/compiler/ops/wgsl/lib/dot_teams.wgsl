@@ -20,7 +20,9 @@ fn main(
     let column = origin.column + 4u * (lane / TEAM);
     let c = min(vec4<u32>(column) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(size.columns - 1u));
     var sum: array<sum4_t, ROWS>;
-    for (var k = member; k < size.quads; k += TEAM) {
+    for (var turn = 0u; turn < (size.quads + TEAM - 1u) / TEAM; turn++) {
+        let k = member + turn * TEAM;
+        if (k >= size.quads) { break; }
         let w0 = column_quad(origin.matrix, c.x, k);
         let w1 = column_quad(origin.matrix, c.y, k);
         let w2 = column_quad(origin.matrix, c.z, k);

@@ -33,10 +33,9 @@ fn element_offset(k: u32) -> u32 {
 fn fold(i: u32, begin: u32, end: u32) -> state_t {
     if (begin >= end) { return nothing(); }
     let base = kept_offset(i);
-    var k = begin;
     var state: state_t;
-    while (k < end) {
-        let run = k / p.run_length;
+    for (var run = begin / p.run_length; run < (end + p.run_length - 1u) / p.run_length; run++) {
+        var k = max(begin, run * p.run_length);
         let stop = min(end, (run + 1u) * p.run_length);
         var at = base + run_offset(run) + (k % p.run_length) * p.run_stride;
         if (k == begin) {
