@@ -98,13 +98,18 @@ class AffineProduct:
         """Kernels that read each column of codes by itself."""
         candidates = [
             self.candidate(GEMV, "linear_affine", 1, WORKGROUP),
-            self._tiles(TALL_TILE, TALL),
-            self._tiles(SMALL_TILE, SMALL),
+            *self.tile_candidates(),
             self.candidate(GEMM, "linear_affine", 4, WORKGROUP),
         ]
         if suits_teams(self.weight):
-            candidates += [self._teams(TEAM_GEMV, 1), self._teams(TEAM_FEW_PACKED_ROWS, 4)]
+            candidates += self.team_candidates()
         return candidates
+
+    def team_candidates(self) -> list[Candidate]:
+        return [self._teams(TEAM_GEMV, 1), self._teams(TEAM_FEW_PACKED_ROWS, 4)]
+
+    def tile_candidates(self) -> list[Candidate]:
+        return [self._tiles(TALL_TILE, TALL), self._tiles(SMALL_TILE, SMALL)]
 
     def _teams(self, kind: KernelKind, height: int) -> Candidate:
         lanes = team_lanes(self.weight)

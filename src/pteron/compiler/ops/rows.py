@@ -56,7 +56,7 @@ class Rows:
     """
 
     x: LiveTensor
-    out: LiveTensor
+    out: LiveTensor | Scratch
     rows: int
     width: int
     widest: int  # the width at the largest shape
@@ -77,12 +77,16 @@ class Rows:
         always = self.whole and when is None
         if always and not fits:
             return []
-        lanes = next((n for n in (64, 128) if 4 * n >= self.widest), 256)
-        many = self.dispatch(lanes, turns=-(-self.width // (4 * lanes)) if self.whole else 0)
+        many = self.by_workgroups()
         return [
             Route("workgroup per row", [many, *after], None if always else fits, target=GPU),
             *more_routes(GroupedRows(self, fits, after)),
         ]
+
+    def by_workgroups(self) -> Dispatch:
+        """One workgroup per row, with as many lanes as the row has quads."""
+        lanes = next((n for n in (64, 128) if 4 * n >= self.widest), 256)
+        return self.dispatch(lanes, turns=-(-self.width // (4 * lanes)) if self.whole else 0)
 
     @property
     def _ragged(self) -> bool:
@@ -213,9 +217,19 @@ def rms_workgroup_routes(
     when: bool | None = None,
 ) -> list[Route]:
     """The RMS norm of x, or of the sum of x and the `added` tensor. The shape of the weight is fixed."""
+    return rms_rows(x, weight, eps, out, out.numel // weight.shape[0], added).routes(when)
+
+
+def rms_rows(
+    x: LiveTensor,
+    weight: LiveTensor,
+    eps: float,
+    out: LiveTensor | Scratch,
+    rows: int,
+    added: tuple[LiveTensor, LiveTensor] | None = None,
+) -> Rows:
     width = weight.shape[0]
-    rows = out.numel // width
-    grouped = Rows(
+    return Rows(
         x=x,
         out=out,
         rows=rows,
@@ -230,7 +244,6 @@ def rms_workgroup_routes(
         added=added,
         has_row_kernel=True,
     )
-    return grouped.routes(when)
 
 
 @op("aten._softmax.default", rows=rows_of("x", mixes="dim"))

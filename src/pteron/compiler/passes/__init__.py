@@ -17,6 +17,7 @@ from pteron.compiler.passes import (
     chains,
     clamped_convolutions,
     dequantized_weights,
+    fused_products,
     large_tables,
     large_weights,
     linear_weights,
@@ -43,6 +44,8 @@ PASSES: Mapping[str, Callable[[Graph], Graph]] = {
     "chains": chains.fuse,
 }
 DEVICE_PASSES["winograd"] = winograd.fuse, (GPU,)
+
+DEVICE_PASSES["fused_products"] = fused_products.fuse, (GPU,)
 
 
 def fuse(graph: Graph, passes: Iterable[str] | None = None) -> Graph:

@@ -1,4 +1,5 @@
-// y = x @ W^T + bias with coded W, for few rows. The lanes of a team divide the depth of two columns, and
+// y = x @ W^T + bias with coded W, for few rows. With NORMED, x is normalized: its rows are multiplied by the
+// factors of the norm first, and the sums by the inverse of the root mean square last. The lanes of a team divide the depth of two columns, and
 // then add up their sums. Neighbouring lanes read neighbouring words. A lane computes 32 steps in depth at a
 // time.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;        // [rows, depth / 4]
@@ -7,13 +8,19 @@
 //#include affine_numbers
 //#include affine_spread
 //#include experts
-//#include store
+//#include finish_fused
+//#if NORMED
+@group(0) @binding(11) var<storage, read> norm: array<vec4<f32>>;    // [depth / 4], the factors of an RMS norm of x
+//#end
 
 const TEAMS = WG / TEAM;       // TEAM lanes each
 const ACROSS = 2u * TEAMS;     // columns per workgroup
 const SUMS = ROWS * TEAMS;     // pairs of sums per workgroup
 
 var<workgroup> parts: array<vec2<f32>, TEAM * SUMS>;
+//#if NORMED
+var<workgroup> squares: array<f32, TEAM * SUMS>;
+//#end
 
 // The words of 32 steps of a column. affine_quads describes their layout.
 struct Words { bytes: array<vec4<u32>, 2>, nibbles: vec4<u32>, pairs: vec2<u32>, singles: u32 }
@@ -73,9 +80,12 @@ fn main(
     let team = lane / TEAM;
     let member = lane % TEAM;
     // Rows and columns past the end repeat the last one. They are not stored.
-    let c = min(vec2<u32>(column + 2u * team) + vec2<u32>(0u, 1u), vec2<u32>(p.columns - 1u))
-        + first_weight_row(row);
+    let both = min(vec2<u32>(column + 2u * team) + vec2<u32>(0u, 1u), vec2<u32>(p.columns - 1u));
+    let c = vec2<u32>(column_of(both.x), column_of(both.y)) + first_weight_row(row);
     var sum: array<vec2<f32>, ROWS>;
+//#if NORMED
+    var square: array<f32, ROWS>;
+//#end
     for (var turn = 0u; turn < TURNS; turn++) {
         let k = member + turn * TEAM;
         if (k >= p.depth / 32u) { break; }
@@ -89,13 +99,20 @@ fn main(
                 let a = quad_of(words_a, i, line_a);
                 let b = quad_of(words_b, i, line_b);
                 for (var r = 0u; r < ROWS; r++) {
-                    let four = x[x_row(min(row + r, p.rows - 1u)) * (p.depth / 4u) + 8u * k + i];
+                    var four = x[x_row(min(row + r, p.rows - 1u)) * (p.depth / 4u) + 8u * k + i];
+//#if NORMED
+                    square[r] += dot(four, four);
+                    four *= norm[8u * k + i];
+//#end
                     sum[r] += vec2<f32>(dot(four, a), dot(four, b));
                 }
             }
         }
     }
     for (var r = 0u; r < ROWS; r++) { parts[member * SUMS + r * TEAMS + team] = sum[r]; }
+//#if NORMED
+    for (var r = 0u; r < ROWS; r++) { squares[member * SUMS + r * TEAMS + team] = square[r]; }
+//#end
     workgroupBarrier();
     if (lane >= SUMS) { return; }
     let to = column + 2u * (lane % TEAMS);
@@ -104,9 +121,13 @@ fn main(
         let at = m * SUMS + lane;
         total += (parts[at] + parts[at + SUMS]) + (parts[at + 2u * SUMS] + parts[at + 3u * SUMS]);
     }
-//#if HAS_BIAS
-    total += vec2<f32>(bias[min(to, p.columns - 1u)], bias[min(to + 1u, p.columns - 1u)]);
+//#if NORMED
+    var whole = 0.0;
+    for (var m = 0u; m < TEAM; m += 4u) {
+        let at = m * SUMS + lane;
+        whole += (squares[at] + squares[at + SUMS]) + (squares[at + 2u * SUMS] + squares[at + 3u * SUMS]);
+    }
+    total *= inverseSqrt(whole / f32(p.depth) + p.eps);
 //#end
-    store(row + lane / TEAMS, to, total.x);
-    store(row + lane / TEAMS, to + 1u, total.y);
+    finish_fused(row + lane / TEAMS, to, 2u, vec4<f32>(total, total));
 }

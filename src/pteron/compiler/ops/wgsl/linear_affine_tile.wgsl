@@ -5,7 +5,7 @@
 //#include affine_operands
 //#include affine_quads
 //#include float_quads
-//#include finish_columns
+//#include finish_fused
 
 const ROWS_FIRST = false;
 const COLUMNS_FIRST = false;
@@ -15,10 +15,11 @@ fn extent() -> Extent { return Extent(u32(p.rows > 0u), p.rows, p.columns, p.dep
 fn row_quad(matrix: u32, row: u32, k: u32) -> vec4<f32> { return x[row * (p.depth / 4u) + k]; }
 
 fn column_quad(matrix: u32, column: u32, k: u32) -> vec4<f32> {
-    let line = line_of(column, 4u * k / GROUP);
-    return fma(codes_quad(column, k), vec4<f32>(line.scale), vec4<f32>(line.start));
+    let c = column_of(column);
+    let line = line_of(c, 4u * k / GROUP);
+    return fma(codes_quad(c, k), vec4<f32>(line.scale), vec4<f32>(line.start));
 }
 
-fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<f32>) { finish_columns(row, column, sum); }
+fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<f32>) { finish_fused(row, column, 4u, sum); }
 
 //#include tile_core

@@ -4,4 +4,7 @@ struct Params {
 //#if EXPERTS
     sharing: u32,
 //#end
+//#if NORMED
+    eps: f32,
+//#end
 }
