@@ -208,6 +208,7 @@ class AffineWeights:
             "ADDED": False,
             "HALVES": False,
             "APPLIED": False,
+            "ROTARY": False,
             "TABLE": self.table is not None,
             "SIGNED": self.signed,
             **self.scales.defines,

@@ -103,7 +103,7 @@ def fused_affine(
     }
     product = AffineProduct(weight, GemmShape(rows, columns), Shared(bindings, params, defines))
     code = _TYPES + compose(listed) if listed else ""
-    fused = _Fused(x, norm, eps, rows, code)
+    fused = Around(x, norm, eps, rows, code)
     return product_routes(
         product.gemm,
         [
@@ -114,14 +114,14 @@ def fused_affine(
 
 
 @dataclass(frozen=True, slots=True)
-class _Fused:
-    """What comes before and after a product."""
+class Around:
+    """What comes before a product, and the function of its results."""
 
     x: LiveTensor
     norm: LiveTensor | None
     eps: float
     rows: int
-    code: str
+    code: str = ""
 
     def by_teams(self, candidate: Candidate) -> Candidate:
         dispatch = replace(candidate.dispatch, code=self.code)

@@ -129,13 +129,14 @@ class Candidate:
     when: bool | None = None  # whether it can compute the live shape; None: it can compute every one
     needs: tuple[str, ...] = ()
     before: Dispatch | None = None  # prepares an operand
+    after: Dispatch | None = None  # finishes the result
     variant: str = ""  # distinguishes two candidates of one kind: routes of a node have different names
 
     def route(self, gemm: GemmShape) -> Route:
         kind, when = self.kind, self.when
         if kind.fits is not None:
             when = when is not False and kind.fits(gemm)
-        dispatches = [self.dispatch] if self.before is None else [self.before, self.dispatch]
+        dispatches = [each for each in (self.before, self.dispatch, self.after) if each is not None]
         name = f"{self.variant} {kind.name}".lstrip()
         return Route(name, dispatches, when, (*kind.needs, *self.needs), kind.target)
 

@@ -18,6 +18,7 @@ from pteron.compiler.passes import (
     clamped_convolutions,
     dequantized_weights,
     fused_products,
+    fused_qkv,
     large_tables,
     large_weights,
     linear_weights,
@@ -46,6 +47,7 @@ PASSES: Mapping[str, Callable[[Graph], Graph]] = {
 DEVICE_PASSES["winograd"] = winograd.fuse, (GPU,)
 
 DEVICE_PASSES["fused_products"] = fused_products.fuse, (GPU,)
+DEVICE_PASSES["fused_qkv"] = fused_qkv.fuse, (GPU,)
 
 
 def fuse(graph: Graph, passes: Iterable[str] | None = None) -> Graph:

@@ -50,7 +50,7 @@ def _with_epilogues(graph: Graph) -> Graph:
     uses = Uses(graph)
     replacements: dict[int, list[Replacement]] = {}
     for node in graph.nodes:
-        reader = _reader_of_all(node, uses) if _is_product(node, uses) else None
+        reader = _reader_of_all(node, uses) if is_product(node, uses) else None
         if reader is None or reader.index in replacements:
             continue
         epilogue = _epilogue(node, reader)
@@ -68,7 +68,7 @@ def _with_norms(graph: Graph) -> Graph:
     replacements: dict[int, Replacement] = {}
     for node in graph.nodes:
         is_fused = node.name == FUSED and node.args[1] is None
-        if not is_fused and not _is_product(node, uses):
+        if not is_fused and not is_product(node, uses):
             continue
         x: Any = node.args[0]
         norm = uses.writer.get(x.id)
@@ -148,7 +148,7 @@ def _steps(reader: Node, operands: tuple[Tensor, ...]) -> tuple[ChainStep, ...] 
     )
 
 
-def _is_product(node: Node, uses: Uses) -> bool:
+def is_product(node: Node, uses: Uses) -> bool:
     """Whether a node is a linear layer that the fused kernels can compute."""
     if node.name not in LINEARS or node.when is not None:
         return False

@@ -8,7 +8,11 @@
 //#include affine_numbers
 //#include affine_spread
 //#include experts
+//#if ROTARY
+//#include finish_rotary
+//#else
 //#include finish_fused
+//#end
 //#if NORMED
 @group(0) @binding(11) var<storage, read> norm: array<vec4<f32>>;    // [depth / 4], the factors of an RMS norm of x
 //#end
@@ -66,6 +70,24 @@ fn quad_of(words: Words, i: u32, line: Line) -> vec4<f32> {
     return fma(numbers(q), vec4<f32>(line.scale), vec4<f32>(line.start));
 }
 
+// The sums of a pair of columns, from those of the lanes of its team.
+fn total_of(pair: u32) -> vec2<f32> {
+    var total = vec2<f32>(0.0);
+    for (var m = 0u; m < TEAM; m += 4u) {
+        let at = m * SUMS + pair;
+        total += (parts[at] + parts[at + SUMS]) + (parts[at + 2u * SUMS] + parts[at + 3u * SUMS]);
+    }
+//#if NORMED
+    var whole = 0.0;
+    for (var m = 0u; m < TEAM; m += 4u) {
+        let at = m * SUMS + pair;
+        whole += (squares[at] + squares[at + SUMS]) + (squares[at + 2u * SUMS] + squares[at + 3u * SUMS]);
+    }
+    total *= inverseSqrt(whole / f32(p.depth) + p.eps);
+//#end
+    return total;
+}
+
 @compute @workgroup_size(WG)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -114,20 +136,12 @@ fn main(
     for (var r = 0u; r < ROWS; r++) { squares[member * SUMS + r * TEAMS + team] = square[r]; }
 //#end
     workgroupBarrier();
+//#if ROTARY
+    if (lane >= SUMS / 2u) { return; }
+    finish_rotary(row + 2u * lane / TEAMS, column + 4u * lane % ACROSS, vec4<f32>(total_of(2u * lane), total_of(2u * lane + 1u)));
+//#else
     if (lane >= SUMS) { return; }
-    let to = column + 2u * (lane % TEAMS);
-    var total = vec2<f32>(0.0);
-    for (var m = 0u; m < TEAM; m += 4u) {
-        let at = m * SUMS + lane;
-        total += (parts[at] + parts[at + SUMS]) + (parts[at + 2u * SUMS] + parts[at + 3u * SUMS]);
-    }
-//#if NORMED
-    var whole = 0.0;
-    for (var m = 0u; m < TEAM; m += 4u) {
-        let at = m * SUMS + lane;
-        whole += (squares[at] + squares[at + SUMS]) + (squares[at + 2u * SUMS] + squares[at + 3u * SUMS]);
-    }
-    total *= inverseSqrt(whole / f32(p.depth) + p.eps);
+    let total = total_of(lane);
+    finish_fused(row + lane / TEAMS, column + 2u * lane % ACROSS, 2u, vec4<f32>(total, total));
 //#end
-    finish_fused(row + lane / TEAMS, to, 2u, vec4<f32>(total, total));
 }
