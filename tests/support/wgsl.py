@@ -75,5 +75,6 @@ def _nbytes(kind: str, types: dict[str, str], numbers: dict[str, int]) -> int:
         raise ValueError(f"the size of {kind} is not known")
     if ":" not in types[kind]:
         return _nbytes(types[kind], types, numbers)
-    fields = re.findall(r"\w+: ((?:[^,<]|<[^>]*>)+)", types[kind])
+    fields = re.split(r",\s*(?=\w+:)", types[kind].strip().rstrip(","))
+    fields = [field.partition(":")[2] for field in fields]
     return sum(-(-_nbytes(field, types, numbers) // 16) * 16 for field in fields)  # at most, with padding

@@ -7,6 +7,7 @@
 const DOWN = HEIGHT / TALL;
 const ACROSS = WIDTH / 4u;
 const LANES = DOWN * ACROSS;  // of a slice
+const OTHERS = SLICES - 1u + 1u / SLICES;  // slices; an array has at least one element
 const X_TURNS = QUADS * HEIGHT / LANES;
 const W_TURNS = QUADS * WIDTH / LANES;
 
@@ -16,7 +17,7 @@ struct XLine { rows: array<array<quad_t, DOWN>, TALL>, gap: quad_t }
 struct WLine { columns: array<array<quad_t, ACROSS>, 4>, gap: quad_t }
 var<workgroup> some_x: array<array<XLine, QUADS>, SLICES>;
 var<workgroup> some_w: array<array<WLine, QUADS>, SLICES>;
-var<workgroup> others: array<array<sum4_t, LANES>, max(SLICES - 1u, 1u)>;  // sums of the other slices
+var<workgroup> others: array<array<sum4_t, LANES>, OTHERS>;  // sums of the other slices
 
 struct Step { x: array<quad_t, X_TURNS>, w: array<quad_t, W_TURNS> }
 
