@@ -217,6 +217,6 @@ def flash_dispatch(operands: Operands, tile: int = FLASH_TILE) -> Dispatch:
     """For many queries: tiles of queries and keys are in workgroup memory."""
     width = operands.queries.width
     # One lane per element of a head, rounded up to whole subgroups. 16 KiB limit the depth of a slice.
-    lanes, depth = 32 * -(-width // 32), 8 if width < MAX_FLASH_WIDTH else 4
+    lanes, depth = 32 * -(-width // 32), 4
     grid = fold(operands.queries.blocks(tile))
     return operands.dispatch("attention_flash", grid, LANES=lanes, SLICE=depth, TILE=tile)

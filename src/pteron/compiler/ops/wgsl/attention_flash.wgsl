@@ -121,9 +121,9 @@ fn main(
                 let set_fades = fades[OWN * part + one];
                 for (var r = 0u; r < 4u; r++) { sums[4u * one + r] *= set_fades[r]; }
             }
-            // Eight loads are under way together. Keys past the end have no weight: the last key stands for them.
-            for (var n = 0u; n < KEYS; n += 8u) {
-                for (var i = 0u; i < 8u; i++) {
+            // Four loads are under way together. Keys past the end have no weight: the last key stands for them.
+            for (var n = 0u; n < KEYS; n += 4u) {
+                for (var i = 0u; i < 4u; i++) {
                     let m = n + i;
                     let value = vec4<f32>(v_quad(k_first + min(t + m, keys - 1u) * k_step + d));
                     for (var one = 0u; one < OWN; one++) {

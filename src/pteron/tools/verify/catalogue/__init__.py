@@ -8,6 +8,7 @@ from pteron.tools.verify.catalogue import (  # noqa: F401  each adds its entries
     attention,
     complex,
     elementwise,
+    fused,
     images,
     index,
     norms,
