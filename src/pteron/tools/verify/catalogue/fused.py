@@ -81,19 +81,21 @@ def qkv(x: Array, norm: Array | None, _: float, *rest: Any) -> list[Array]:
     return [q, stored(keys, k, start), stored(values, v, start)]
 
 
-def attending(heads: int, shared: int, capacity: int, norm: bool, bias: bool, dtype: DType | None = None) -> Any:
+def attending(
+    heads: int, shared: int, capacity: int, norm: bool, bias: bool, dtype: DType | None = None
+) -> Any:
     columns = (heads + 2 * shared) * HEAD
     caches = [T((1, capacity, shared, HEAD), dtype)] * 2
     places = Position(START), *caches, Position(START)
     return layer(C(columns) if bias else None, *tables(capacity), *places, rows=columns, norm=norm)
 
 
-for made, sizes in (
+for made, rows in (
     (attending(4, 2, 64, norm=True, bias=False), (40, 1, 8, 3, 19)),
     (attending(4, 2, 64, norm=False, bias=True), (40, 1, 8)),
     (attending(28, 2, 1100, norm=True, bias=False), (1030, 1025)),
     (attending(28, 2, 1100, norm=False, bias=True), (1030, 1025)),
 ):
-    case("pteron.fused_qkv", made, qkv, F32, sizes=sizes)
+    case("pteron.fused_qkv", made, qkv, F32, sizes=rows)
 in_halves = attending(4, 2, 64, norm=True, bias=False, dtype=DType.float16)
 sample("pteron.fused_qkv", lambda n: [*in_halves(n), X(1, n, 4, HEAD)], F32)
