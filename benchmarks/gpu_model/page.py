@@ -14,7 +14,7 @@ from benchmarks.gpu_model import tables
 from benchmarks.gpu_model.gpus import GPUS, name_of
 from benchmarks.gpu_model.programs import TITLES
 from benchmarks.gpu_model.recorded import record
-from benchmarks.gpu_model.report import examine
+from benchmarks.gpu_model.report import Row, examine
 from benchmarks.gpu_model.tree import HERE, ROOT
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -29,7 +29,19 @@ TEXT = Path(__file__).with_name("page.md")
 
 
 def make() -> None:
-    RESULTS.write_text(json.dumps(measure_all(), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    """Measure all programs, and store the results of each one when it is finished."""
+    found: dict[str, Any] = {"programs": [], "operators": [], "leaks": []}
+    for name, title in TITLES.items():
+        print(f"measuring {title}", flush=True)
+        _add_program(found, name, title)
+        _store(found)
+    print("measuring operators", flush=True)
+    _add_operators(found)
+    _store(found)
+
+
+def _store(found: dict[str, Any]) -> None:
+    RESULTS.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
     write()
 
 
@@ -37,38 +49,38 @@ def write() -> None:
     PAGE.write_text(text(json.loads(RESULTS.read_text("utf-8"))), "utf-8")
 
 
-def measure_all() -> dict[str, Any]:
-    found: dict[str, Any] = {"programs": [], "operators": [], "leaks": []}
-    for name, title in TITLES.items():
-        print(f"measuring {title}", flush=True)
-        recorded = record(HERE, name)
-        for family in FAMILIES:
-            result = examine(recorded, HERE, family)
-            for point, total in result.points.items():
-                row = {"program": title, "point": point, "family": family, "dispatches": total.dispatches}
-                row |= {"kernels": round(total.kernels, 1), "total": round(total.total, 1)}
-                found["programs"].append({**row, "roofline": round(total.roofline, 1)})
-            found["leaks"] += _leaks(title, family, result.kernels.values())
-    print("measuring operators", flush=True)
+def _add_program(found: dict[str, Any], name: str, title: str) -> None:
+    recorded = record(HERE, name)
+    for family in FAMILIES:
+        result = examine(recorded, HERE, family)
+        for point, total in result.points.items():
+            row = {"program": title, "point": point, "family": family, "dispatches": total.dispatches}
+            row |= {"kernels": round(total.kernels, 1), "total": round(total.total, 1)}
+            found["programs"].append({**row, "roofline": round(total.roofline, 1)})
+        found["leaks"] += _leaks(title, family, result.kernels.values())
+
+
+def _add_operators(found: dict[str, Any]) -> None:
     recorded = record(HERE, CASES)
     for family in FAMILIES:
         result = examine(recorded, HERE, family, samples=1)
         for point, total in result.points.items():
-            found["operators"] += [
-                {
-                    "family": family,
-                    "operator": point,
-                    "shape": row.route.partition(", ")[2],
-                    "route": row.route.partition(", ")[0],
-                    "kernel": row.kernel,
-                    "microseconds": round(row.microseconds, 2),
-                    "roofline": round(row.roofline, 2),
-                    "bound": row.error or row.bound,
-                }
-                for row in total.rows
-            ]
+            found["operators"] += [_operator(family, point, row) for row in total.rows]
         found["leaks"] += _leaks("operators", family, result.kernels.values())
-    return found
+
+
+def _operator(family: str, point: str, row: Row) -> dict[str, Any]:
+    route, _, shape = row.route.partition(", ")
+    return {
+        "family": family,
+        "operator": point,
+        "shape": shape,
+        "route": route,
+        "kernel": row.kernel,
+        "microseconds": round(row.microseconds, 2),
+        "roofline": round(row.roofline, 2),
+        "bound": row.error or row.bound,
+    }
 
 
 def _leaks(program: str, family: str, kernels: Any) -> Iterator[dict[str, Any]]:
@@ -113,10 +125,15 @@ def _programs(found: dict[str, Any]) -> str:
         )
         for row in found["programs"]
     ]
-    return tables.table(header, rows).strip()
+    measured = {row["program"] for row in found["programs"]}
+    left_out = [title for title in TITLES.values() if title not in measured]
+    note = f"\nNot measured yet: {'; '.join(left_out)}.\n" if left_out else ""
+    return (tables.table(header, rows) + note).strip()
 
 
 def _operators(found: dict[str, Any]) -> str:
+    if not found["operators"]:
+        return 'Not measured yet: `make gpu-model ARGS="--program cases:"` prints them.'
     by_shape: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
     for row in found["operators"]:
         families = by_shape.setdefault((row["operator"], row["shape"]), {})
