@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pteron.compiler.ir.dispatch import SOFTWARE, SUBGROUP
+from pteron.compiler.ir.dispatch import GPU, SOFTWARE, SUBGROUP
 from pteron.compiler.passes import DEVICE_PASSES, fuse_for
 from pteron.engine.devices.opening import Device
 from tests.support.calls import check_file, eager
@@ -43,6 +43,8 @@ def test_activations_are_epilogues(device: Device, partitioner: bool) -> None:
     program = export(module, (torch.randn(5, 3, 13, 13),), ({0: n},), partitioner=partitioner)
     calls = eager(module, [(torch.randn(size, 3, 13, 13),) for size in (5, 1, 3, 5)])
     names = Counter(node.name for node in check_file(device, program, calls, 1e-4, 1e-5).nodes)
+    if GPU in device.route_features:
+        assert names["pteron.convolution_with_epilogue"] == 3
     if not set(DEVICE_PASSES["epilogues"][1]) <= set(device.route_features):
         return
     assert names["pteron.convolution_with_epilogue"] == 3

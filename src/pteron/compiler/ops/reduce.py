@@ -41,6 +41,7 @@ MAX_PARTS = 16384
 LANES = 64  # per workgroup of reduce_group
 ELEMENTS_PER_WORKGROUP = 4096
 MANY_OUTPUTS = 512  # this many outputs keep a whole GPU busy
+FEW_OUTPUTS = 4096  # invocations for no more outputs than this leave most of a GPU idle
 INT64 = "vec2<u32>"  # a 64-bit integer: its low and its high word
 
 
@@ -178,9 +179,10 @@ def _workgroup_routes(
     first = workgroup_reduction(reduction, x, states, {**places, **ends}, count, parts)
     second = workgroup_reduction(reduction, states, out, ends, parts)
     once = workgroup_reduction(reduction, x, out, {**places, **ends}, count)
+    least = LANES // 4 if outputs <= FEW_OUTPUTS else LANES  # idle lanes are better than few workgroups
     return [
         Route("several workgroups per output", [first, second], when=shared and several, target=GPU),
-        Route("one workgroup per output", [once], when=shared and count >= LANES, target=GPU),
+        Route("one workgroup per output", [once], when=shared and count >= least, target=GPU),
     ]
 
 

@@ -17,6 +17,7 @@ from pteron.compiler.passes import (
     chains,
     clamped_convolutions,
     dequantized_weights,
+    epilogues,
     fused_products,
     fused_qkv,
     large_tables,
@@ -44,8 +45,8 @@ PASSES: Mapping[str, Callable[[Graph], Graph]] = {
     "rotary_cache": rotary_cache.fuse,
     "chains": chains.fuse,
 }
+DEVICE_PASSES["convolution_epilogues"] = epilogues.fuse_convolutions, (GPU,)
 DEVICE_PASSES["winograd"] = winograd.fuse, (GPU,)
-
 DEVICE_PASSES["fused_products"] = fused_products.fuse, (GPU,)
 DEVICE_PASSES["fused_qkv"] = fused_qkv.fuse, (GPU,)
 

@@ -5,6 +5,7 @@ An activation is an elementwise function of one float32 tensor. Views may lie be
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,10 +22,21 @@ WITH_EPILOGUE = {
 
 
 def fuse(graph: Graph) -> Graph:
+    """All that a software adapter has kernels for."""
+    return _fuse(graph, WITH_EPILOGUE)
+
+
+def fuse_convolutions(graph: Graph) -> Graph:
+    """Only convolutions, which have such kernels for every device."""
+    convolution = "pteron.packed_convolution"
+    return _fuse(graph, {convolution: WITH_EPILOGUE[convolution]})
+
+
+def _fuse(graph: Graph, with_epilogue: Mapping[str, str]) -> Graph:
     uses = Uses(graph)
     replacements: dict[int, Replacement] = {}
     for node in graph.nodes:
-        name = WITH_EPILOGUE.get(node.name)
+        name = with_epilogue.get(node.name)
         activation = None if name is None else _activation_after(node, uses)
         if name is None or activation is None:
             continue
