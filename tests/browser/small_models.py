@@ -10,21 +10,22 @@ from tests.dynamic_shape.recording import write
 
 MODELS = [
     "mlp",
-    "conv net, batched",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("lstm", "transformer encoder", "bert", "gpt")),
+    "conv net",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("torch/LSTM", "torch/TransformerEncoder")),
 ]
 
 
 def record_model(name: str, folder: Path) -> None:
     import torch
 
-    from tests.models import zoo
+    from tests.browser.networks import NETWORKS
     from tests.support.calls import eager
     from tests.support.export import export
+    from tests.zoo.table import table
 
-    model = zoo.MODELS[name]
+    model = NETWORKS.get(name) or table()[name]
+    module = model.build()
     torch.manual_seed(0)
-    module = model.make().eval()
-    program = export(module, model.inputs(model.sizes[0]), model.dynamic_shapes)
+    program = export(module, model.inputs(model.largest), model.dynamic_shapes())
     calls = eager(module, map(model.inputs, (*model.sizes, *reversed(model.sizes))))
     write(folder, program, calls, 1e-4)

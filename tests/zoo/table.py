@@ -23,6 +23,7 @@ SMALL = {
     "transformers/ViTModel": "portable dynamic",
     "transformers/WhisperEncoder": "portable static",
     "diffusers/AutoencoderTiny": "portable dynamic",
+    "torch/LSTM": "vulkan dynamic",
 }
 
 # Models and modes that take the exporter longer, for `make test-all`.
@@ -37,6 +38,8 @@ LONGER = {
     "transformers/LlamaForCausalLM static cache": "pteron dynamic",
     "transformers/Phi3ForCausalLM": "pteron dynamic",
     "transformers/T5Model": "portable static",
+    "torch/GRU": "portable static",
+    "torch/TransformerEncoder": "vulkan dynamic",
 }
 
 
