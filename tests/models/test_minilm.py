@@ -13,7 +13,7 @@ import torch
 
 import pteron
 from pteron.engine.devices.opening import Device
-from tests.models.zoo import Bert, length
+from tests.models.bert import Bert, length
 from tests.support.calls import check_calls, eager
 from tests.support.export import export
 

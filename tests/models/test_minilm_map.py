@@ -17,8 +17,8 @@ import torch
 import pteron
 from pteron.data import FileJob, MapOptions, open_mapper, open_table, run_job
 from pteron.engine.devices.opening import Device
+from tests.models.bert import length
 from tests.models.test_minilm import minilm
-from tests.models.zoo import length
 from tests.support.export import export
 
 COUNT = 10_000
