@@ -15,7 +15,7 @@ from benchmarks.gpu_model.gpus import GPUS, name_of
 from benchmarks.gpu_model.programs import TITLES
 from benchmarks.gpu_model.recorded import record
 from benchmarks.gpu_model.report import Row, examine
-from benchmarks.gpu_model.tree import HERE, ROOT
+from benchmarks.gpu_model.tree import HERE, ROOT, commit
 
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = ROOT / "docs" / "performance.md"
@@ -30,7 +30,7 @@ TEXT = Path(__file__).with_name("page.md")
 
 def make() -> None:
     """Measure all programs, and store the results of each one when it is finished."""
-    found: dict[str, Any] = {"programs": [], "operators": [], "leaks": []}
+    found: dict[str, Any] = {"commit": commit(), "programs": [], "operators": [], "leaks": []}
     for name, title in TITLES.items():
         print(f"measuring {title}", flush=True)
         _add_program(found, name, title)
@@ -98,6 +98,7 @@ def _leaks(program: str, family: str, kernels: Any) -> Iterator[dict[str, Any]]:
 def text(found: dict[str, Any]) -> str:
     launch = next(iter(GPUS.values())).launch * 1e6
     parts = {"programs": _programs(found), "operators": _operators(found), "leaks": _leak_table(found)}
+    parts["commit"] = found["commit"]
     return TEXT.read_text("utf-8").format(launch=launch, **parts)
 
 

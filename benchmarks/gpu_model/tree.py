@@ -42,6 +42,14 @@ def checkout(revision: str) -> Iterator[Tree]:
             subprocess.run([*git, "remove", "--force", str(place)], check=True)
 
 
+def commit() -> str:
+    """The short name of this checkout's commit."""
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
 def cache_folder() -> Path:
     """Where compiled kernels and counts are kept. It may be deleted."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

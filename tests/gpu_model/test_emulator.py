@@ -14,6 +14,6 @@ POINTS = ("decode at 512", "Softmax", "Layer norm")
 def test_results_equal_the_software_adapter(kernels: Recorded, family: str) -> None:
     some = Recorded(kernels.texts, {point: kernels.points[point] for point in POINTS})
     found = list(self_test.comparisons(some, HERE, family, groups=1))
-    assert len({comparison.kernel for comparison in found}) >= 8
+    assert len({comparison.kernel for comparison in found}) >= 5
     wrong = [comparison for comparison in found if not comparison.is_right]
     assert not wrong, wrong
