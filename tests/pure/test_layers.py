@@ -57,7 +57,7 @@ def test_the_lines_name_every_package() -> None:
     top = {path.stem for path in ROOT.iterdir() if path.is_dir() or path.suffix == ".py"} - {"__pycache__"}
     assert top - {"__init__", "__main__", "errors"} == DOORS.keys()
     rooms = {path.stem for path in (ROOT / "compiler").iterdir()} - {"__init__", "__pycache__"}
-    assert rooms == ROOMS.keys()
+    assert rooms | {"software"} == ROOMS.keys(), "only `software` may be deleted"
 
 
 @pytest.mark.parametrize("path", FILES, ids=place)

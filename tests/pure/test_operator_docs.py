@@ -10,6 +10,7 @@ from tests.support.operators.graphs import LiveEntry
 
 
 def test_the_table_is_current() -> None:
+    pytest.importorskip("pteron.compiler.software", reason="the table also lists the routes of this package")
     assert PATH.read_text("utf-8") == page(), "run `make docs`"
 
 
