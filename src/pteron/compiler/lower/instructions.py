@@ -327,7 +327,7 @@ class Lowering(PlanValues):
             return
         if not out:
             raise FormatError(f"{kernel} ({where}) has no tensor to write to")
-        args = outside.with_options(spec, args)
+        args = outside.with_options(spec, args, out[0])
         self.node(spec.name, [*args, out if spec.parameters[-1] == "outs" else out[0]], where)
 
     def _split(self, kernel: str, ids: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:

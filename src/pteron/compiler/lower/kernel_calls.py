@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pteron.compiler import ops
+from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ir.op import OpSpec
-from pteron.compiler.ir.values import Arg
+from pteron.compiler.ir.values import Arg, Tensor
+from pteron.pte.schema import ScalarType
 
 
 def is_internal(name: str) -> bool:
@@ -142,12 +144,17 @@ def is_in_place(kernel: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-def with_options(spec: OpSpec, inputs: Sequence[Arg]) -> list[Arg]:
-    """The arguments in the order of the operator's schema: options that an out-variant lacks are None."""
+def with_options(spec: OpSpec, inputs: Sequence[Arg], out: Tensor) -> list[Arg]:
+    """The arguments in the order of the operator's schema: options that an out-variant lacks are None.
+
+    A dtype that it lacks is LONG if its output is an int64, which a GPU may store in one word.
+    """
     lacking = len(spec.parameters) - 1 - len(inputs)
     options = [p for p in spec.parameters[:-1] if p in ALLOCATION_OPTIONS]
     if lacking <= 0 or lacking > len(options):
         return list(inputs)
-    left_out = set(options[:lacking])
+    left_out: dict[str, Arg] = dict.fromkeys(options[:lacking])
+    if "dtype" in left_out and out.dtype is DType.int64:
+        left_out["dtype"] = int(ScalarType.LONG)
     given = iter(inputs)
-    return [None if parameter in left_out else next(given) for parameter in spec.parameters[:-1]]
+    return [left_out[p] if p in left_out else next(given) for p in spec.parameters[:-1]]

@@ -19,6 +19,7 @@ from pteron.compiler.ir.rule import (
 )
 from pteron.compiler.ops.elementwise import as_f32, signed, words_of
 from pteron.compiler.ops.reduce import INT64, scalar
+from pteron.pte.schema import ScalarType
 
 _VALUE = {
     "f32": "vec4<f32>(p.s_start) + vec4<f32>(i) * p.s_step",
@@ -133,7 +134,7 @@ def scalar_tensor(
 
 @op("aten.arange.default")
 def arange_to(
-    end: Scalar, dtype: Unused, layout: Unused, device: Unused, pin: Unused, out: LiveTensor
+    end: Scalar, dtype: int | None, layout: Unused, device: Unused, pin: Unused, out: LiveTensor
 ) -> Dispatch:
     return arange(0, end, 1, dtype, layout, device, pin, out)  # type: ignore[no-any-return]
 
@@ -143,12 +144,14 @@ def arange(
     start: Scalar,
     end: Scalar,
     step: Scalar,
-    dtype: Unused,
+    dtype: int | None,
     layout: Unused,
     device: Unused,
     pin: Unused,
     out: LiveTensor,
 ) -> Dispatch:
+    if dtype == ScalarType.LONG:  # torch cuts off their fractions before it counts
+        start, end, step = int(start), int(end), int(step)
     check(step != 0, "step must not be 0")
     out.resize((max(0, math.ceil((end - start) / step)),))
     return ramp(out, start, step)
