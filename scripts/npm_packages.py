@@ -1,6 +1,6 @@
 """Downloads the npm packages of lock files, without npm, into `node_modules` beside each file.
 
-    python scripts/npm_packages.py tests/tint tests/browser
+    python scripts/npm_packages.py tests/tint tests/browser tests/types
 
 A lock file states versions and checksums. What does not match its checksum is refused. No script of a
 package runs. Idempotent. As for npm, NPM_CONFIG_REGISTRY names another registry.

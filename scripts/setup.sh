@@ -84,7 +84,8 @@ fetch_assets() { $venv/bin/python scripts/assets.py || say "without these script
 
 # What the tests of pages and of JavaScript need. Without it, they are skipped with a reason.
 install_test_tools() {
-    $venv/bin/python scripts/npm_packages.py tests/tint tests/browser || say "the tests with Tint and Pyodide are skipped"
+    $venv/bin/python scripts/npm_packages.py tests/tint tests/browser tests/types ||
+        say "the tests with Tint, Pyodide and Pyright are skipped"
     if ! command -v chromium >/dev/null 2>&1 && ! command -v google-chrome >/dev/null 2>&1; then
         say "installing Chromium (downloads 0.1 GB)"
         apt_install chromium || say "the tests of pages are skipped: install 'chromium'"

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
+
+from tests.support.missing import missing
+from tests.support.node import node
+
+Checker: TypeAlias = Callable[[Path], "subprocess.CompletedProcess[str]"]
 
 RIGHT = """
 from typing import Any, assert_type
@@ -32,13 +41,31 @@ pteron.llm.load("model.gguf").generated
 """
 
 
-def test_a_type_checker_knows_programs_and_language_models(tmp_path: Path) -> None:
+ROOT = Path(__file__).parents[2]
+PYRIGHT = ROOT / "tests" / "types" / "node_modules" / "pyright" / "index.js"
+
+
+def mypy(file: Path) -> subprocess.CompletedProcess[str]:
     pytest.importorskip("mypy")
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-context", str(file)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def pyright(file: Path) -> subprocess.CompletedProcess[str]:
+    if not PYRIGHT.exists():
+        missing("the test needs Pyright in tests/types: `make setup` fetches it")
+    settings = {"extraPaths": [str(ROOT / "src")], "pythonVersion": "3.11"}
+    file.with_name("pyrightconfig.json").write_text(json.dumps(settings))
+    command = [node(), str(PYRIGHT), "--pythonpath", sys.executable, file.name]
+    return subprocess.run(command, cwd=file.parent, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize("checker", [mypy, pyright])
+def test_a_type_checker_knows_programs_and_language_models(tmp_path: Path, checker: Checker) -> None:
     file = tmp_path / "user.py"
     file.write_text(RIGHT + WRONG)
-    root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-context", str(file)]
-    ran = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300)
-    places = {int(line.split(":")[1]) for line in ran.stdout.splitlines() if ": error:" in line}
+    ran = checker(file)
+    found = re.findall(r"user\.py:(\d+):.*\berror:? ", ran.stdout, re.MULTILINE)
     first = len(RIGHT.splitlines()) + 1
-    assert places == set(range(first + 1, first + len(WRONG.splitlines()))), ran.stdout + ran.stderr
+    wanted = set(range(first + 1, first + len(WRONG.splitlines())))
+    assert {int(place) for place in found} == wanted, ran.stdout + ran.stderr
