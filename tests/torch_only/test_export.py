@@ -178,6 +178,14 @@ def test_warnings_about_the_module_are_shown_and_others_are_not() -> None:
 # -- what can be exported -------------------------------------------------------------------------
 
 
+def test_a_module_without_a_delegate_is_exported_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    report = pteron.export(torch.erfc, (torch.randn(3),)).report
+    assert not report.delegates and not caplog.messages
+    logging.warning("No Vulkan subgraphs can be partitioned: after the export it is shown")
+    assert len(caplog.messages) == 1
+
+
 def test_functions_arguments_by_name_and_dictionaries() -> None:
     def scale(x: dict[str, torch.Tensor], *, by: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"product": x["a"] * by, "sum": x["b"] + 1}

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 # Pteron stores the contents of such buffers, so what this warning says does not happen.
 ABOUT_BUFFERS = "Mutation on a buffer in the model is detected"
+# Then all operators are outside of delegates, which Pteron runs as well. The report of an export says where each is.
+ABOUT_DELEGATES = "No Vulkan subgraphs can be partitioned"
 
 
 @contextmanager
@@ -22,11 +24,25 @@ def quiet_imports() -> Iterator[None]:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Ignore progress in logs, and warnings about old interfaces that the exporters use."""
-    with _logging_disabled(logging.INFO), warnings.catch_warnings():
+    with _logging_disabled(logging.INFO), _without(ABOUT_DELEGATES), warnings.catch_warnings():
         for category in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
             warnings.simplefilter("ignore", category)
         warnings.filterwarnings("ignore", ABOUT_BUFFERS)
         yield
+
+
+@contextmanager
+def _without(beginning: str) -> Iterator[None]:
+    """Ignore messages of the root logger, which the partitioner uses, that begin like this."""
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith(beginning)
+
+    logging.root.addFilter(is_other)
+    try:
+        yield
+    finally:
+        logging.root.removeFilter(is_other)
 
 
 @contextmanager
