@@ -31,7 +31,7 @@ def divided_buffers(program: schema.Program, graphs: Mapping[str, Graph]) -> dic
 
 
 def _divided(graph: Graph, graphs: Mapping[str, Graph]) -> Iterator[Problem]:
-    own = [tensor for tensor in graph.states if tensor.id not in graph.shared]
+    own = [tensor for tensor in graph.states if tensor.id not in graph.shared and tensor.max_nbytes]
     written = {tensor.id for tensor in graph.states}
     read = {
         value.id: value

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 # Pteron stores the contents of such buffers, so what this warning says does not happen.
 ABOUT_BUFFERS = "Mutation on a buffer in the model is detected"
-# Then all operators are outside of delegates, which Pteron runs as well. The report of an export says where each is.
+# Then all operators are outside of delegates, as the report of the export says. Pteron runs them as well.
 ABOUT_DELEGATES = "No Vulkan subgraphs can be partitioned"
 
 
