@@ -97,7 +97,7 @@ def test_what_a_package_needs_is_pinned(name: str, python: str) -> None:
             assert requirement.specifier.contains(pinned, prereleases=True), f"{package} needs {requirement}"
 
 
-@pytest.mark.parametrize("name", ["dependencies", "llm", "server", "view", "data", "export", "dev"])
+@pytest.mark.parametrize("name", ["dependencies", "llm", "server", "view", "data", "stores", "export", "dev"])
 def test_the_pins_fit_the_package(name: str) -> None:
     """What the extras and groups of Pteron allow, the pins are."""
     read = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

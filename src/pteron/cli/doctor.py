@@ -17,13 +17,14 @@ from rich.text import Text
 
 from pteron.cli import common
 from pteron.cli.devices import describe_adapter
-from pteron.cli.examine import examine_adapter, show_examination
+from pteron.cli.examine import examine_adapter, show_examination, show_soak, soak_adapter
 from pteron.cli.terminal import console, grid, heading, nbytes, print_json
 
 if TYPE_CHECKING:
     from pteron.engine.devices.opening import Adapter
     from pteron.engine.measured.kernel_blocklist import Examined
     from pteron.tools.verify.selftest import SelfTestReport
+    from pteron.tools.verify.soak import SoakReport
 
 # Older software Vulkan drivers of Mesa are several times slower.
 GOOD_MESA = (25,)
@@ -65,6 +66,16 @@ def doctor(
     forget: Annotated[
         bool, typer.Option("--forget", help="Forget what --thorough found, and use all kernels again.")
     ] = False,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            "--soak",
+            min=0,
+            metavar="MINUTES",
+            help="Run all kernels for so long, in random order at changing shapes: results must be right and "
+            "the same each time, and memory must be freed. Exit code 1: something was wrong.",
+        ),
+    ] = None,
     device: common.DeviceName = None,
     as_json: common.AsJson = False,
 ) -> None:
@@ -77,6 +88,7 @@ def doctor(
     checkups: list[Checkup] = []
     ignored: list[str] = []
     examinations: list[SelfTestReport] = []
+    soaks: list[SoakReport] = []
     try:
         chosen = adapters() if device is None else (find_adapter(device),)
         if forget:
@@ -85,6 +97,8 @@ def doctor(
         errors = {adapter.index: try_kernel(adapter) for adapter in chosen}
         if thorough:
             examinations = [examine_adapter(a) for a in chosen if errors[a.index] is None]
+        if minutes is not None:
+            soaks = [soak_adapter(a, minutes) for a in chosen if errors[a.index] is None]
         checkups = [Checkup(a, errors[a.index], examined.read(a)) for a in chosen]
         ignored = opengl_names()
     except DeviceError as error:
@@ -100,13 +114,16 @@ def doctor(
                 "opengl": ignored,
                 "advice": tips,
                 "examinations": [found.as_json() for found in examinations],
+                "soaks": [found.as_json() for found in soaks],
             }
         )
     else:
         _report(console(), checkups, ignored, tips, is_well)
         for found in examinations:
             show_examination(found)
-    raise typer.Exit(0 if is_well and all(found.ok for found in examinations) else 1)
+        for lasted in soaks:
+            show_soak(lasted)
+    raise typer.Exit(0 if is_well and all(found.ok for found in examinations) and all(soaks) else 1)
 
 
 def versions() -> dict[str, str]:

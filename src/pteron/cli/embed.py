@@ -58,7 +58,7 @@ def embed(
         return
     if len(arguments) != 2:
         raise typer.BadParameter(f"with --model, expected a table and an output, got {len(arguments)} names")
-    from pteron.data import FileJob, MapOptions
+    from pteron.data import FileJob, MapOptions, address_of, at_hand
 
     options = MapOptions(
         text=column,
@@ -67,9 +67,11 @@ def embed(
         devices=tuple(device or ()),
     )
     source, table = (Path(name) for name in arguments)
-    kept = map_file.chosen(keep)
-    job = FileJob(source, table, options, on_error.value, kept, part_rows, restart, overwrite)
-    map_file.run_with_progress(language.fetch_model(model, from_hub), job, as_json)
+    address = address_of(table)
+    with at_hand(source, table, overwrite) as (here, made):
+        kept, overwrites = map_file.chosen(keep), overwrite or address is not None
+        job = FileJob(here, made, options, on_error.value, kept, part_rows, restart, overwrites)
+        map_file.run_with_progress(language.fetch_model(model, from_hub), job, as_json, address)
 
 
 def _check_output(output: Path | None, overwrite: bool, inputs: Sequence[Path]) -> None:

@@ -13,6 +13,7 @@ from pteron.cli.terminal import console, grid, heading
 if TYPE_CHECKING:
     from pteron.engine.devices.opening import Adapter
     from pteron.tools.verify.selftest import SelfTestReport
+    from pteron.tools.verify.soak import SoakReport
 
 MOST_FINDINGS = 10  # rows of the table
 
@@ -30,6 +31,25 @@ def examine_adapter(adapter: Adapter) -> SelfTestReport:
         device.close()
     examined.write(adapter, examined.Examined(f"{date.today()}", found.results, found.wrong))
     return found
+
+
+def soak_adapter(adapter: Adapter, minutes: float) -> SoakReport:
+    from pteron.engine.devices.opening import open_device
+    from pteron.tools.verify.soak import soak
+
+    device = open_device(adapter)
+    try:
+        with steps(f"soaking {adapter.name}") as report:
+            return soak(device, minutes, progress=report)
+    finally:
+        device.close()
+
+
+def show_soak(found: SoakReport) -> None:
+    out = console()
+    for finding in found.findings[:MOST_FINDINGS]:
+        out.print(Text(f"  {finding}", style="red"), soft_wrap=True)
+    out.print(Text(str(found), style="green" if found.ok else "red"), soft_wrap=True)
 
 
 def show_examination(found: SelfTestReport) -> None:

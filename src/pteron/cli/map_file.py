@@ -30,7 +30,8 @@ Source: TypeAlias = Annotated[
     Path,
     typer.Argument(
         metavar="IN",
-        help="A .parquet, .csv, .jsonl, .npy or .npz file, or a folder of Parquet files or images.",
+        help="A .parquet, .csv, .jsonl, .npy or .npz file, or a folder of Parquet files or images; also "
+        "s3://, gs://, hf:// and the like.",
     ),
 ]
 Output: TypeAlias = Annotated[
@@ -134,40 +135,57 @@ def map_file(
     as_json: common.AsJson = False,
 ) -> None:
     """Run a model on every row of a file. An interrupted run continues where it stopped."""
-    from pteron.data import FileJob, MapOptions, check_job, open_table
+    from pteron.data import FileJob, MapOptions, address_of, at_hand
 
-    is_images = source.is_dir() and not any(source.glob("*.parquet"))
-    options = MapOptions(
-        columns=_columns(columns),
-        mask=mask,
-        batch=batch,
-        devices=tuple(device or ()),
-        method=method,
-        text=text,
-        truncate=truncate,
-        image=image or ("image" if is_images else None),
-        mean=_numbers(mean, "--mean"),
-        std=_numbers(std, "--std"),
-        prompt=prompt,
-        raw=raw,
-        generation={"max_new_tokens": max_new_tokens, "temperature": temperature, "seed": seed},
-        tokenizer=None if tokenizer is None else str(tokenizer),
-    )
-    job = FileJob(source, output, options, on_error.value, chosen(keep), part_rows, restart, overwrite)
-    if ray:
-        from pteron.ray import map_file_on_ray
-
-        check_job(job, open_table(source))
-        prepare_output(job)
-        map_file_on_ray(model, job, actors=actors, address=address)
-        if as_json:
-            print_json({"file": str(output)})
-    else:
-        run_with_progress(model, job, as_json)
+    if ray and (address_of(source) or address_of(output)):
+        raise typer.BadParameter("--ray reads and writes files that all machines of the cluster see")
+    with at_hand(source, output, overwrite) as (here, made):
+        options = MapOptions(
+            columns=_columns(columns),
+            mask=mask,
+            batch=batch,
+            devices=tuple(device or ()),
+            method=method,
+            text=text,
+            truncate=truncate,
+            image=image or ("image" if _has_images(here) else None),
+            mean=_numbers(mean, "--mean"),
+            std=_numbers(std, "--std"),
+            prompt=prompt,
+            raw=raw,
+            generation={"max_new_tokens": max_new_tokens, "temperature": temperature, "seed": seed},
+            tokenizer=None if tokenizer is None else str(tokenizer),
+        )
+        overwrites = overwrite or address_of(output) is not None  # what is at the address is checked already
+        job = FileJob(here, made, options, on_error.value, chosen(keep), part_rows, restart, overwrites)
+        if ray:
+            _run_on_ray(model, job, actors, address, as_json)
+        else:
+            run_with_progress(model, job, as_json, address_of(output))
 
 
-def run_with_progress(model: Path, job: FileJob, as_json: bool) -> None:
-    """Run a job in this process, with a progress bar. After Ctrl-C, say how to continue."""
+def _has_images(source: Path) -> bool:
+    from pteron.data.readers import parquet_files
+
+    return source.is_dir() and not parquet_files(source)
+
+
+def _run_on_ray(model: Path, job: FileJob, actors: int, address: str | None, as_json: bool) -> None:
+    from pteron.data import check_job, open_table
+    from pteron.ray import map_file_on_ray
+
+    check_job(job, open_table(job.source))
+    prepare_output(job)
+    map_file_on_ray(model, job, actors=actors, address=address)
+    if as_json:
+        print_json({"file": str(job.output)})
+
+
+def run_with_progress(model: Path, job: FileJob, as_json: bool, address: str | None = None) -> None:
+    """Run a job in this process, with a progress bar. After Ctrl-C, say how to continue.
+
+    address: of the output, if it is not local.
+    """
     from pteron.data import check_job, open_mapper, open_table, run_job
 
     reader = open_table(job.source)
@@ -186,7 +204,7 @@ def run_with_progress(model: Path, job: FileJob, as_json: bool) -> None:
     finally:
         mapper.close()
     if as_json:
-        print_json({"file": str(job.output), **asdict(done)})
+        print_json({"file": address or str(job.output), **asdict(done)})
     elif done.bad_rows:
         what = "left out" if job.on_error == "skip" else "without a result"
         progress_console().print(f"{plural(done.bad_rows, 'row')} {what}", style="yellow")

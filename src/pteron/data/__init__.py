@@ -12,12 +12,15 @@ with needs("data", "to read and write tables"):
 from pteron.data.job import FileJob, JobResult, check_job, run_job
 from pteron.data.readers import open_table
 from pteron.data.row_mappers import MapOptions, RowMapper, open_mapper
+from pteron.data.stores import address_of, at_hand
 
 __all__ = [
     "FileJob",
     "JobResult",
     "MapOptions",
     "RowMapper",
+    "address_of",
+    "at_hand",
     "check_job",
     "open_mapper",
     "open_table",

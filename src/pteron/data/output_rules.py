@@ -20,7 +20,7 @@ def check_places(source: Path, places: Sequence[Path]) -> None:
         refuse_inside(place, source)
 
 
-def refuse_finished(output: Path) -> None:
+def refuse_finished(output: Path | str) -> None:
     raise InputError(
         f"{output} is there already: replace it with --overwrite (overwrite=True), or choose another output"
     )

@@ -7,10 +7,11 @@ of a `.npz` file are read whole.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from pteron.errors import FormatError, InputError
 
 ROWS = 1024  # of a record batch
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # the name of a folder for rows without a value
 KINDS = ".parquet, .csv, .jsonl, .npy, .npz, a folder of Parquet files or a folder of images"
 
 
@@ -44,7 +46,7 @@ def open_table(path: Path) -> TableReader:
     with _said_of(path):
         match suffix:
             case ".parquet":
-                return ParquetReader([path])
+                return ParquetReader([path], path.parent)
             case ".csv":
                 return StreamReader(path, pyarrow.csv.open_csv)
             case ".jsonl" | ".ndjson":
@@ -58,14 +60,20 @@ def open_table(path: Path) -> TableReader:
 
 
 def _open_folder(path: Path) -> TableReader:
-    tables = sorted(path.glob("*.parquet"))
+    tables = parquet_files(path)
     if tables:
         with _said_of(path):
-            return ParquetReader(tables)
+            return ParquetReader(tables, path)
     images = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGES)
     if not images:
         raise InputError(f"{path}: the folder has neither .parquet files nor images")
     return ImageReader(path, images)
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """The Parquet files in a folder and its partitions. Names that begin with . or _ are not data."""
+    found = (path.relative_to(folder) for path in folder.rglob("*.parquet"))
+    return [folder / path for path in sorted(found) if not any(part[0] in "._" for part in path.parts)]
 
 
 def identity(path: Path) -> str:
@@ -88,22 +96,48 @@ def _said_of(path: Path) -> Iterator[None]:
 
 
 class ParquetReader:
-    def __init__(self, paths: list[Path]) -> None:
+    """Parquet files of one table. Folders such as `day=3` between `folder` and a file are columns, too."""
+
+    def __init__(self, paths: list[Path], folder: Path) -> None:
         self._paths = paths
         self._counts = [pyarrow.parquet.read_metadata(path).num_rows for path in paths]
         self.count: int | None = sum(self._counts)
-        self.schema: pa.Schema = pyarrow.parquet.read_schema(paths[0])
+        stored: pa.Schema = pyarrow.parquet.read_schema(paths[0])
+        self._partitions = _partitions([path.relative_to(folder).parts[:-1] for path in paths], stored.names)
+        self.schema = pa.schema(
+            [*stored, *((name, values.type) for name, values in self._partitions.items())]
+        )
         self.kept = tuple(self.schema.names)
 
     def batches(self, start: int) -> Iterator[pa.RecordBatch]:
-        for path, count in zip(self._paths, self._counts, strict=True):
+        for number, (path, count) in enumerate(zip(self._paths, self._counts, strict=True)):
             if start >= count:
                 start -= count
                 continue
             with _said_of(path), pyarrow.parquet.ParquetFile(path) as file:
                 groups, skipped = _groups_from(file.metadata, start)
-                yield from _without_first(skipped, file.iter_batches(ROWS, row_groups=groups))
+                for batch in _without_first(skipped, file.iter_batches(ROWS, row_groups=groups)):
+                    yield self._with_partitions(batch, number)
             start = 0
+
+    def _with_partitions(self, batch: pa.RecordBatch, file: int) -> pa.RecordBatch:
+        for name, values in self._partitions.items():
+            batch = batch.append_column(name, pa.repeat(values[file], batch.num_rows))
+        return batch
+
+
+def _partitions(folders: Sequence[Sequence[str]], stored: Sequence[str]) -> dict[str, pa.Array]:
+    """The values of each file in columns that the names of folders state, unless the files have them, too."""
+    stated = [dict(part.split("=", 1) for part in parts if "=" in part) for parts in folders]
+    found: dict[str, pa.Array] = {}
+    for name in dict.fromkeys(name for values in stated for name in values):
+        texts = [values.get(name, NO_VALUE) for values in stated]
+        column = pa.array([None if text == NO_VALUE else unquote(text) for text in texts], pa.string())
+        with suppress(pa.ArrowInvalid):
+            column = column.cast(pa.int64())
+        if name not in stored:
+            found[unquote(name)] = column
+    return found
 
 
 def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:

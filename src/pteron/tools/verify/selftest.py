@@ -9,7 +9,7 @@ live shapes, in memory that is poisoned before each call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -27,6 +27,9 @@ from pteron.tools.verify.catalogue import Case
 from pteron.tools.verify.catalogue import cases as all_cases
 from pteron.tools.verify.comparison import compare, worst
 from pteron.tools.verify.single_node import open_graph
+
+# (route, live size, results) -> what is wrong
+Check = Callable[[str, int, Sequence[Any]], str | None]
 
 CALLS_PER_SIZE = 2  # a race may give the right result once
 
@@ -99,7 +102,7 @@ def run_selftest(
         for number, each in enumerate(cases):
             if progress is not None:
                 progress(f"examining the kernels on {device.name}", number, len(cases))
-            for label, found in _run_case(device, each):
+            for label, found in run_case(device, each):
                 routes.add(label)
                 results += 1
                 findings += [found] if found else []
@@ -109,15 +112,20 @@ def run_selftest(
     return SelfTestReport(device.name, len(routes), results, tuple(findings))
 
 
-def _run_case(device: Device, each: Case) -> Iterator[tuple[str, WrongResult | None]]:
-    """The label of each route, once per result, and what is wrong with the result."""
+def run_case(
+    device: Device, each: Case, sizes: Sequence[int] | None = None, check: Check | None = None
+) -> Iterator[tuple[str, WrongResult | None]]:
+    """The label of each route, once per result, and what is wrong with the result.
+
+    sizes: default: those of the case, in its order. check: looks at right results once more.
+    """
     graph, features = each.graph, device.route_features
-    calls = [(size, *each.call(size)) for size in each.sizes]
+    calls = [(size, *each.call(size)) for size in sizes or each.sizes]
     for route in plan(graph, features, ByName()).routes[0]:
         label = route.label
         try:
             with open_graph(graph, device, features, ByName(route.name)) as method:
-                for size, wrong in _by_route(each.op, method, route.name, calls):
+                for size, wrong in _by_route(each.op, method, route.name, calls, check):
                     yield label, None if wrong is None else WrongResult(each.op, label, size, wrong)
         except PteronError as error:  # the driver does not compile it or does not run it
             yield label, WrongResult(each.op, label, max(each.sizes), str(error))
@@ -134,7 +142,11 @@ def _is_lost(device: Device) -> bool:
 
 
 def _by_route(
-    op: str, method: Method, route: str, calls: Sequence[tuple[int, list[Any], list[Any]]]
+    op: str,
+    method: Method,
+    route: str,
+    calls: Sequence[tuple[int, list[Any], list[Any]]],
+    check: Check | None,
 ) -> Iterator[tuple[int, str | None]]:
     """The size of each call that the route fits, and what is wrong with the result."""
     for size, inputs, expected in calls:
@@ -144,7 +156,8 @@ def _by_route(
                     break
                 call.poison()
                 made = call.submit().result()
-            yield size, _difference(op, inputs, made, expected)
+            wrong = _difference(op, inputs, made, expected)
+            yield size, wrong if wrong or check is None else check(route, size, made)
 
 
 def _difference(op: str, inputs: Sequence[Any], made: Sequence[Any], expected: Sequence[Any]) -> str | None:
