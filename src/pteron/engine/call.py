@@ -165,6 +165,7 @@ class Call:
         self._as_given = as_given
         self._spent = ""  # why it cannot run any more
         self._walks = False  # whether a step has run
+        self._walked = False  # whether all have run
         self.executor = calls.executor
         self.state = state
         self._upload()
@@ -265,7 +266,8 @@ class Call:
         executor, state = self.executor, self.state
         used = [read for read in reads if read.nbytes]
         if not used:
-            executor.run(state, self._copies, kept)
+            if not self._walked:
+                executor.run(state, self._copies, kept)
             return Pending.ready(finish(memoryview(b"")))
         pending = Pending(finish)
         staging = executor.staging.take(pending)
@@ -273,7 +275,9 @@ class Call:
         for read in used:
             source = executor.buffer(read.tensor, state)
             after.append((source, read.source, staging.buffer, read.place, read.nbytes))
-        if self._copies or kept:
+        if self._walked:
+            submission = executor.device.submit(self._copies, (), after)
+        elif self._copies or kept:
             submission = executor.run(state, self._copies, after)
         else:
             submission = executor.run_and_stage(state, after)
@@ -324,6 +328,11 @@ class Call:
         self._walks = True
         self.executor.device.submit(self._copies, commands, ())
         self._copies = []
+
+    def results(self) -> list[Any]:
+        """The outputs, after all steps have run. No step can run after that."""
+        self._walks, self._walked = False, True
+        return self.submit().result()
 
     def end(self) -> None:
         """Refuse to run later: another call may have other plans and inputs."""

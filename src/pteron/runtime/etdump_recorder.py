@@ -9,13 +9,14 @@ A call is a run named `Execute`. It has these events, with times in nanoseconds:
 
 A node that was fused from several instructions counts for the last one. The clock of the GPU has no relation
 to the clock of the host, so the first kernel begins with the call. If there is a buffer for them, the outputs
-of the method are recorded, too.
+of the method are recorded, and those of each instruction, which the Inspector compares with those of torch:
+the last values that the nodes of an instruction write. A value that a fused node does not write is left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from pteron.api.method import Method
 from pteron.api.profiling.profile import NodeProfile
 from pteron.api.profiling.watched_call import WatchedCall, watch_call
 from pteron.compiler.ir.dtypes import HOST_TYPES
-from pteron.compiler.ir.values import Node
+from pteron.compiler.ir.values import Node, Tensor, Value
 from pteron.pte import schema
 from pteron.pte.etdump import (
     DebugBool,
@@ -42,6 +43,7 @@ from pteron.pte.etdump import (
 from pteron.pte.schema import ScalarType
 
 EXECUTE = "Method::execute"
+DELEGATE, OPERATOR = "DELEGATE_CALL", "OPERATOR_CALL"
 SCALAR_TYPES = {name: ScalarType(kind) for kind, (name, _) in HOST_TYPES.items()}
 _ORIGIN = re.compile(r"(delegate|instruction) (\d+)")
 
@@ -56,11 +58,24 @@ class EtdumpRecorder:
 
     def execute(self, method: Method, plan: schema.ExecutionPlan, inputs: tuple[Any, ...]) -> list[Any]:
         """Call a method, and record the call."""
-        call = watch_call(method, inputs)
+        instructions = Instructions(plan)
+        made: dict[int, list[Any]] = {}
+
+        def observe(node: Node, read: Callable[[Value], Any]) -> None:
+            number = instructions.number(node)
+            if number is not None:
+                made[number] = [read(value) for value in node.writes if isinstance(value, Tensor)]
+
+        call = watch_call(method, inputs, observe if self._room else None)
         events = [
             RunEvent(ProfileEvent(EXECUTE, start_time=call.begin, end_time=call.end)),
-            *(RunEvent(event) for event in _instruction_events(method, plan, call)),
-            *(RunEvent(debug_event=event) for event in self._outputs(call.outputs)),
+            *(RunEvent(event) for event in _instruction_events(method, instructions, call)),
+            *(
+                RunEvent(debug_event=event)
+                for number, arrays in sorted(made.items())
+                for event in self._values(arrays, instructions.name(number), number)
+            ),
+            *(RunEvent(debug_event=event) for event in self._values(call.outputs, EXECUTE)),
         ]
         self._runs.append(RunData("Execute", events=tuple(events)))
         return call.outputs
@@ -69,8 +84,9 @@ class EtdumpRecorder:
         Path(etdump_path).write_bytes(etdump_bytes(ETDump(run_data=tuple(self._runs))))
         Path(data_path).write_bytes(self._data)
 
-    def _outputs(self, outputs: list[Any]) -> Iterator[DebugEvent]:
-        for output in outputs:
+    def _values(self, arrays: list[Any], name: str, instruction: int = -1) -> Iterator[DebugEvent]:
+        """The outputs of an instruction, or those of the method."""
+        for output in arrays:
             if not hasattr(output, "shape"):
                 continue
             array = np.ascontiguousarray(output)
@@ -83,47 +99,63 @@ class EtdumpRecorder:
                 len(self._data),
             )
             self._data += array.tobytes()
-            entry = DebugValue(DebugKind.TENSOR, tensor, output=DebugBool(True))
-            yield DebugEvent(debug_entry=entry, name=EXECUTE)
+            entry = DebugValue(DebugKind.TENSOR, tensor, output=DebugBool(instruction < 0))
+            yield DebugEvent(instruction_id=instruction, debug_entry=entry, name=name)
+
+
+class Instructions:
+    """The instructions of a method, and the nodes that they became."""
+
+    def __init__(self, plan: schema.ExecutionPlan) -> None:
+        self._plan = plan
+        self._items = [item.instr_args for item in plan.chains[0].instructions] if plan.chains else []
+        self._calls = {
+            item.delegate_index: number
+            for number, item in enumerate(self._items)
+            if isinstance(item, schema.DelegateCall)
+        }
+
+    def number(self, node: Node) -> int | None:
+        """The number of the instruction that a node comes from."""
+        found = _ORIGIN.findall(node.origin)
+        if not found:
+            return None
+        kind, number = found[-1]
+        return self._calls.get(int(number)) if kind == "delegate" else int(number)
+
+    def is_delegate(self, number: int) -> bool:
+        return number in self._calls.values()
+
+    def name(self, number: int) -> str:
+        """The name of the event for the part of an instruction that computes."""
+        if self.is_delegate(number):
+            return DELEGATE
+        item = self._items[number] if number < len(self._items) else None
+        if not isinstance(item, schema.KernelCall):
+            return OPERATOR
+        operator = self._plan.operators[item.op_index]
+        return f"native_call_{operator.name.rpartition('::')[2]}.{operator.overload}"
 
 
 def _instruction_events(
-    method: Method, plan: schema.ExecutionPlan, call: WatchedCall
+    method: Method, instructions: Instructions, call: WatchedCall
 ) -> Iterator[ProfileEvent]:
-    instructions = [item.instr_args for item in plan.chains[0].instructions] if plan.chains else []
-    calls = {
-        item.delegate_index: number
-        for number, item in enumerate(instructions)
-        if isinstance(item, schema.DelegateCall)
-    }
     nodes: dict[int, list[NodeProfile]] = {}
     for profile in call.nodes:
-        number = _instruction(method.graph.nodes[profile.index], calls)
+        number = instructions.number(method.graph.nodes[profile.index])
         if number is not None and _span(profile) is not None:
             nodes.setdefault(number, []).append(profile)
     for number in sorted(nodes):
         spans = [span for profile in nodes[number] if (span := _span(profile)) is not None]
         whole = min(begin for begin, _ in spans), max(end for _, end in spans)
-        item = instructions[number] if number < len(instructions) else None
-        if isinstance(item, schema.DelegateCall):
-            yield _event(call, "DELEGATE_CALL", number, whole)
+        if instructions.is_delegate(number):
+            yield _event(call, DELEGATE, number, whole)
             for profile, span in zip(nodes[number], spans, strict=True):
                 yield _event(call, None, number, span, f"{profile.op} (node {profile.index})")
-        else:
-            yield _event(call, "OPERATOR_CALL", number, whole)
-            if isinstance(item, schema.KernelCall):
-                operator = plan.operators[item.op_index]
-                name = operator.name.rpartition("::")[2]
-                yield _event(call, f"native_call_{name}.{operator.overload}", number, whole)
-
-
-def _instruction(node: Node, delegate_calls: dict[int, int]) -> int | None:
-    """The number of the instruction that a node comes from."""
-    found = _ORIGIN.findall(node.origin)
-    if not found:
-        return None
-    kind, number = found[-1]
-    return delegate_calls.get(int(number)) if kind == "delegate" else int(number)
+            continue
+        yield _event(call, OPERATOR, number, whole)
+        if instructions.name(number) != OPERATOR:
+            yield _event(call, instructions.name(number), number, whole)
 
 
 def _span(profile: NodeProfile) -> tuple[float, float] | None:

@@ -138,6 +138,8 @@ def export(
             etrecord=etrecord is not None,
         )
         if etrecord is not None:
+            if set(sources) == {"forward"} and not sources["forward"].named_inputs:
+                lowered.etrecord.update_representative_inputs([list(sources["forward"].inputs)])
             lowered.etrecord.save(os.fspath(etrecord))
     report = describe(
         lowered.buffer,
