@@ -105,7 +105,7 @@ gpu-baseline: setup
 	@$(PY) -m benchmarks.gpu_model.gate
 
 # Which lines do the tests without torch reach? Fails below the floor. Takes ten minutes; the nightly workflow runs it.
-COVERAGE_FLOOR := 80
+COVERAGE_FLOOR := 60
 coverage: setup
 	$(PY) -m coverage run --source=pteron -m pytest -q -p no:xdist tests/pure tests/devices tests/gpu_only
 	$(PY) -m coverage report --skip-covered --fail-under=$(COVERAGE_FLOOR)
