@@ -24,7 +24,8 @@ _LINEAR = """
 _MIXING = """
     var var_mean native_layer_norm native_group_norm _native_batch_norm_legit _softmax _log_softmax prod
     _native_batch_norm_legit_no_training _cdist_forward _pdist_forward grid_sampler_2d
-    _fft_r2c _fft_c2r
+    _fft_r2c _fft_c2r custom_sdpa custom_quantized_sdpa sdpa_with_kv_cache gated_delta_rule
+    channelwise_gated_delta_rule fast_hadamard_transform
 """
 
 

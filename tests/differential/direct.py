@@ -10,7 +10,7 @@ import torch
 from pteron.pte import program_chunks, schema
 from pteron.pte.schema import ScalarType, TensorShapeDynamism
 from tests.differential.fills import tensor_of
-from tests.differential.kernels import SYM_SIZE, Kernel, kernel
+from tests.differential.kernels import SYM_SIZE, WITHOUT_RESULT, Kernel, kernel
 from tests.differential.record import Record, Shape, Source, Step
 
 CODES = {
@@ -26,12 +26,16 @@ CODES = {
     "complex64": ScalarType.COMPLEX_FLOAT,
 }
 INT = "int"
+SHARED_MEMORY = 2  # the memory of the buffers that methods share
 Bounds = Mapping[str, tuple[str, Shape]]  # the dtype and the largest shape of every computed value
 
 
 def written(methods: Mapping[str, tuple[Record, Bounds, Sequence[str]]]) -> bytes:
-    """A file with these methods: a record, the bounds of its values, and the names of its outputs."""
-    data = _Data()
+    """A file with these methods: a record, the bounds of its values, and the names of its outputs.
+
+    Methods share the buffers that have the same name.
+    """
+    data = _Data(len(methods) > 1)
     plans = tuple(_Method(name, *method, data).plan() for name, method in methods.items())
     program = schema.Program(
         execution_plan=plans,
@@ -56,8 +60,20 @@ class _Segment:
 
 
 class _Data:
-    def __init__(self) -> None:
+    """`shared` says where each buffer is that all methods share, and how many bytes these have."""
+
+    def __init__(self, is_shared: bool) -> None:
         self.constants, self.buffers = _Segment(), _Segment()
+        self.is_shared = is_shared
+        self.shared: dict[str, tuple[int, schema.AllocationDetails]] = {}
+        self.shared_bytes = 0
+
+    def share(self, name: str, data: bytes) -> tuple[int, schema.AllocationDetails]:
+        if name not in self.shared:
+            room = schema.AllocationDetails(SHARED_MEMORY, self.shared_bytes)
+            self.shared[name] = (self.buffers.add(data), room)
+            self.shared_bytes += len(data) + -len(data) % 16
+        return self.shared[name]
 
 
 class _Method:
@@ -73,8 +89,9 @@ class _Method:
 
     def plan(self) -> schema.ExecutionPlan:
         for name, source in self._record.sources.items():
-            self._named[name] = self._source(source)
+            self._named[name] = self._source(name, source)
         calls = [schema.Instruction(self._call(step)) for step in self._record.steps]
+        shared = [self._data.shared_bytes] if self._data.is_shared else []
         return schema.ExecutionPlan(
             self._name,
             container_meta_type=schema.ContainerMetadata("", ""),
@@ -83,7 +100,7 @@ class _Method:
             outputs=tuple(self._named[name] for name in self._outputs),
             chains=(schema.Chain(instructions=tuple(calls)),),
             operators=tuple(self._operators),
-            non_const_buffer_sizes=(0, max(self._memory, 16)),
+            non_const_buffer_sizes=(0, max(self._memory, 16), *shared),
         )
 
     def _add(self, value: Any) -> int:
@@ -92,18 +109,19 @@ class _Method:
 
     # -- tensors --------------------------------------------------------------------------------
 
-    def _source(self, source: Source) -> int:
+    def _source(self, name: str, source: Source) -> int:
         if source.kind == "input":
             return self._planned(source.dtype, source.bound)
         data = raw_bytes(tensor_of(source, 0))
         if source.kind == "constant":
             return self._add(self._tensor(source, data_buffer_idx=self._data.constants.add(data)))
         info = schema.ExtraTensorInfo(mutable_data_segments_idx=0)
-        place = self._data.buffers.add(data)
+        if self._data.is_shared:
+            place, room = self._data.share(name, data)
+        else:
+            place, room = self._data.buffers.add(data), self._room(data)
         return self._add(
-            self._tensor(
-                source, data_buffer_idx=place, allocation_info=self._room(data), extra_tensor_info=info
-            )
+            self._tensor(source, data_buffer_idx=place, allocation_info=room, extra_tensor_info=info)
         )
 
     def _tensor(self, source: Source, **how: Any) -> schema.Tensor:
@@ -137,6 +155,8 @@ class _Method:
             self._named[output] = args[0]
             return schema.KernelCall(self._operator(called), (*args, args[0]))
         outs = [self._output(name) for name in step.outputs]
+        if called.name in WITHOUT_RESULT:
+            outs = [self._planned("float32", (1,))]
         if step.kernel == SYM_SIZE:
             return schema.KernelCall(self._operator(called), (*args, *outs))
         if called.writes_list:

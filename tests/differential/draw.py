@@ -10,11 +10,11 @@ from typing import Any
 from tests.differential.drawing import FILLS, Drawing, Impossible
 from tests.differential.fills import DTYPES, FLOATS, INTEGERS
 from tests.differential.hints import HINTS
-from tests.differential.kernels import Kernel, Parameter, all_kernels, kernel
+from tests.differential.hints_of_language_models import HINTS as HINTS_OF_LANGUAGE_MODELS
+from tests.differential.kernels import WITHOUT_EFFECT, Kernel, Parameter, all_kernels, kernel
 from tests.differential.record import Record
 
 TRIES = 30  # of arguments for one kernel
-WITHOUT_EFFECT = ("memory_format", "non_blocking", "sparse_grad", "implicit", "dim_order")
 # Kernels whose result may have another element type, which only their output tells.
 CAST = ("_to_copy", "_to_dim_order_copy", "full_like")
 CREATED = ("full", "zeros", "ones", "scalar_tensor", "arange", "empty", "_empty_dim_order")
@@ -38,6 +38,9 @@ def program(number: int, fills: Sequence[str] = FILLS) -> tuple[Record, Drawing]
     order = list(range(drawing.points))
     rng.shuffle(order)
     record.calls = [*order, rng.choice(order)]
+    if any(source.kind == "buffer" for source in record.sources.values()):
+        record.methods = rng.choice([1, 2])
+        record.calls += rng.choices(order, k=2)
     return record, drawing
 
 
@@ -63,6 +66,8 @@ def _result_dtype(drawing: Drawing, called: Kernel) -> str | None:
 
 def _arguments(drawing: Drawing, called: Kernel) -> dict[str, Any]:
     overload = called.name.partition("::")[2]
+    if called.name in HINTS_OF_LANGUAGE_MODELS:
+        return HINTS_OF_LANGUAGE_MODELS[called.name](drawing)
     hint = HINTS.get(overload) or HINTS.get(called.operator)
     return hint(drawing) if hint else _generic(drawing, called)
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tests.differential.fills import DTYPES, FLOATS, INTEGERS, tensor_of
-from tests.differential.kernels import ANY_CONTENTS, SYM_SIZE, kernel
+from tests.differential.kernels import ANY_CONTENTS, SYM_SIZE, WITHOUT_RESULT, kernel
 from tests.differential.record import Record, Shape, Source, Step, resolved
 
 SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 13, 16)
@@ -79,11 +79,13 @@ class Drawing:
         ]
 
     def _is_special(self, name: str) -> bool:
-        """Indices, which would become something else, buffers, which a step may change, and any contents."""
+        """Indices, which would become something else, buffers, which a step may change, and no contents."""
         source = self.record.sources.get(name)
         if source is not None:
             return source.fill.startswith(("range", "unique")) or source.kind == "buffer"
         maker = next(step for step in self.record.steps if name in step.outputs)
+        if "output_mask" in maker.args:
+            return not maker.args["output_mask"][maker.outputs.index(name)]
         return maker.kernel in ANY_CONTENTS
 
     # -- drawing tensors ------------------------------------------------------------------------
@@ -210,7 +212,7 @@ class Drawing:
                 raise Impossible
         number = len(self.record.steps)
         outputs = [f"t{number}" if n == 0 else f"t{number}.{n}" for n in range(len(first))]
-        if not outputs:
+        if not outputs and name not in WITHOUT_RESULT:
             raise Impossible
         self.record.steps.append(Step(name, args, outputs, dtype))
         for n, output in enumerate(outputs):

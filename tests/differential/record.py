@@ -45,12 +45,16 @@ class Step:
 
 @dataclass
 class Record:
-    """A program. The first of its live points has the largest sizes. `calls` are points, in order."""
+    """A program. The first of its live points has the largest sizes. `calls` are points, in order.
+
+    With two methods, both do the same on the same buffers, and calls take turns.
+    """
 
     sources: dict[str, Source] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     calls: list[int] = field(default_factory=lambda: [0])
     note: str = ""
+    methods: int = 1
 
     @property
     def points(self) -> int:
@@ -73,7 +77,8 @@ class Record:
     def from_json(cls, text: str) -> Record:
         raw = json.loads(text)
         sources = {name: Source(**source) for name, source in raw["sources"].items()}
-        return cls(sources, [Step(**step) for step in raw["steps"]], raw["calls"], raw["note"])
+        steps = [Step(**step) for step in raw["steps"]]
+        return cls(sources, steps, raw["calls"], raw["note"], raw.get("methods", 1))
 
 
 def largest(shapes: list[list[int]]) -> Shape:

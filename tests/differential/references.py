@@ -231,7 +231,7 @@ def _check(
             continue
         args = resolved(step.args, lambda name: values[name])
         got = [values[name] for name in step.outputs]
-        changed = [after[name] for name in _changed(called, step)]
+        changed = [after[name] for name in _changed(step)]
         checked = Checked(number, step.kernel)
         for reference, run in ((TORCH, _by_torch), (EXECUTORCH, _by_executorch)):
             if (number, reference) in skipped:
@@ -263,20 +263,18 @@ def _compare(
         checked.agrees.append(reference)
 
 
-def _changed(called: Any, step: Any) -> list[str]:
-    """The buffers that a kernel changes besides its results: the statistics of a batch norm."""
-    if called.name == "aten::_native_batch_norm_legit.out" and step.args["training"]:
-        return [step.args["running_mean"][1:], step.args["running_var"][1:]]
-    return []
+def _changed(step: Any) -> list[str]:
+    """The buffers that a kernel changes besides its results."""
+    from tests.differential.kernels import changed_arguments
+
+    return [step.args[name][1:] for name in changed_arguments(step.kernel, step.args)]
 
 
 def _by_torch(called: Any, step: Any, args: Any, got: Any) -> list[Any]:
+    from tests.differential.kernels import changed_arguments
+
     made = called(args, step.dtype)
-    return [*made, *(args[name] for name in _changed_arguments(called, step))]
-
-
-def _changed_arguments(called: Any, step: Any) -> list[str]:
-    return ["running_mean", "running_var"] if _changed(called, step) else []
+    return [*made, *(args[name] for name in changed_arguments(step.kernel, step.args))]
 
 
 def _by_executorch(called: Any, step: Any, args: Any, got: Any) -> list[Any]:
@@ -285,6 +283,7 @@ def _by_executorch(called: Any, step: Any, args: Any, got: Any) -> list[Any]:
     from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
 
     from tests.differential.direct import INT, written
+    from tests.differential.kernels import changed_arguments
     from tests.differential.record import Record, Source, Step
 
     given: list[Any] = []
@@ -309,7 +308,8 @@ def _by_executorch(called: Any, step: Any, args: Any, got: Any) -> list[Any]:
         else (str(value.dtype).removeprefix("torch."), tuple(value.shape))
         for name, value in zip(step.outputs, got, strict=False)
     }
-    outputs = [*step.outputs, *(alone.args[name][1:] for name in _changed_arguments(called, step))]
+    changed = changed_arguments(step.kernel, step.args)
+    outputs = [*step.outputs, *(alone.args[name][1:] for name in changed)]
     data = written({"forward": (Record(sources, [alone]), bounds, outputs)})
     module = _load_for_executorch_from_buffer(data)
     return [

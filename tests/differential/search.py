@@ -12,6 +12,7 @@ from typing import Any
 
 from pteron.engine.devices.opening import open_device
 from tests.differential.explanations import explanation
+from tests.differential.kernels import all_options
 from tests.differential.record import Record
 from tests.differential.references import References
 from tests.differential.shrink import shrunk
@@ -30,6 +31,7 @@ class Summary:
     checks: int = 0
     seconds: float = 0.0
     reached: Counter[str] = field(default_factory=Counter)
+    options: set[str] = field(default_factory=set)  # optional arguments that were given
     one_reference: Counter[str] = field(default_factory=Counter)  # the references differ from each other
     refusals: Counter[str] = field(default_factory=Counter)  # of references
     explained: Counter[str] = field(default_factory=Counter)
@@ -41,6 +43,7 @@ class Summary:
         self.calls += outcome.calls
         self.checks += outcome.checks
         self.reached.update(outcome.reached)
+        self.options |= outcome.options
         self.one_reference.update(f"{kernel} agrees with {who} only" for kernel, who in outcome.only)
         self.refusals.update(f"{who} refuses {kernel}: {why}" for who, kernel, why in outcome.refusals)
         new = []
@@ -56,9 +59,11 @@ class Summary:
 
     def text(self, kernels: int) -> str:
         ran = f"{self.programs} programs, {self.calls} calls, {self.checks} compared steps"
+        never = ", ".join(sorted(all_options() - self.options)[:40])
         lines = [
             f"{ran}, in {self.seconds:.0f} s",
             f"{len(self.reached)} of {kernels} kernels reached; {self.not_drawn} programs not drawn",
+            f"{len(self.options)} of {len(all_options())} optional arguments given; never: {never or 'none'}",
             _listed("agree with one reference", self.one_reference),
             _listed("steps that a reference refuses", self.refusals),
             _listed("explained", self.explained),

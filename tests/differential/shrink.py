@@ -45,7 +45,9 @@ def _smaller(record: Record, references: References) -> Iterator[Record]:
 
 
 def _fewer_points(record: Record) -> Iterator[Record]:
-    """One point, where every size is fixed; or one call less."""
+    """One method; one point, where every size is fixed; or one call less."""
+    if record.methods > 1:
+        yield replace(record, methods=1)
     if record.points > 1:
         for point in dict.fromkeys(record.calls):
             yield _at_point(record, point)
@@ -56,7 +58,7 @@ def _fewer_points(record: Record) -> Iterator[Record]:
 
 def _at_point(record: Record, point: int) -> Record:
     sources = {name: _explicit(source, point) for name, source in record.sources.items()}
-    return Record(sources, deepcopy(record.steps), [0], record.note)
+    return Record(sources, deepcopy(record.steps), [0], record.note, record.methods)
 
 
 def _explicit(source: Source, point: int) -> Source:
@@ -100,7 +102,7 @@ def _pruned(record: Record, steps: list[Step]) -> Record:
     if not any(source.kind == "input" for source in sources.values()):
         extra = next((n for n, s in record.sources.items() if s.kind == "input"), None)
         sources |= {extra: record.sources[extra]} if extra else {}
-    return Record(sources, steps, list(record.calls), record.note)
+    return Record(sources, steps, list(record.calls), record.note, record.methods)
 
 
 def _fewer_arguments(record: Record) -> Iterator[Record]:

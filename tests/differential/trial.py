@@ -14,10 +14,12 @@ from pteron.engine.devices.opening import Device
 from pteron.errors import PteronError
 from tests.differential.direct import Bounds, written
 from tests.differential.fills import tensor_of
-from tests.differential.kernels import ANY_CONTENTS
+from tests.differential.kernels import ANY_CONTENTS, options
 from tests.differential.record import Record
 from tests.differential.references import EXECUTORCH, TORCH, Checked, References
 from tests.support.memory import poison
+
+METHODS = ("forward", "again")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Outcome:
     )  # a kernel, and the one reference it agrees with
     refusals: list[tuple[str, str, str]] = field(default_factory=list)  # of references: who, kernel, reason
     reached: set[str] = field(default_factory=set)
+    options: set[str] = field(default_factory=set)  # optional arguments that were given
 
 
 class Trial:
@@ -58,10 +61,11 @@ class Trial:
         self._device, self._references = device, references
 
     def run(self, record: Record, bounds: Bounds, fused: bool = True) -> Outcome:
-        outcome = Outcome(reached={step.kernel for step in record.steps})
+        outcome = Outcome(reached={step.kernel for step in record.steps}, options=_options(record))
         everything = [name for step in record.steps for name in step.outputs]
         buffers = [name for name, source in record.sources.items() if source.kind == "buffer"]
-        data = written({"forward": (record, bounds, [*everything, *buffers])})
+        outputs = [*everything, *buffers]
+        data = written(dict.fromkeys(METHODS[: record.methods], (record, bounds, outputs)))
         runs = self._calls(data, record, outcome, ())
         before = {name: tensor_of(record.sources[name], 0) for name in buffers}
         checked_results = []
@@ -88,11 +92,14 @@ class Trial:
             return []
         with program:
             try:
-                method = program.method()
+                methods = [program.method(name) for name in program.method_names]
             except PteronError as error:
                 outcome.findings.append(_refusal(record, f"load: {error}"))
                 return []
-            return [self._call(method, record, point, outcome) for point in record.calls]
+            return [
+                self._call(methods[number % len(methods)], record, point, outcome)
+                for number, point in enumerate(record.calls)
+            ]
 
     def _call(self, method: Method, record: Record, point: int, outcome: Outcome) -> Any:
         inputs = [tensor_of(record.sources[name], point) for name in record.inputs]
@@ -157,7 +164,9 @@ class Trial:
         """The same program with only its results as outputs: memory is shared, and nodes are joined."""
         if any(step.kernel in ANY_CONTENTS for step in record.steps):
             return
-        data = written({"forward": (record, bounds, record.results)})
+        if not record.results:
+            return
+        data = written(dict.fromkeys(METHODS[: record.methods], (record, bounds, record.results)))
         for number, results in enumerate(self._calls(data, record, outcome, None)):
             want = wanted[number]
             if results is None or want is None:
@@ -167,6 +176,10 @@ class Trial:
                     kernels = " ".join(step.kernel for step in record.steps)
                     outcome.findings.append(Finding("fused", kernels, f"{name}, call {number}: {problem}"))
                     return
+
+
+def _options(record: Record) -> set[str]:
+    return set().union(*(options(step.kernel, step.args) for step in record.steps))
 
 
 def _refusal(record: Record, text: str) -> Finding:
