@@ -297,7 +297,7 @@ def _by_executorch(called: Any, step: Any, args: Any, got: Any) -> list[Any]:
         if not isinstance(arg, torch.Tensor):
             return arg
         name = f"x{len(given)}"
-        given.append(arg)
+        given.append(torch.empty(arg.shape, dtype=arg.dtype).copy_(arg))  # with ordinary strides
         sources[name] = Source("input", str(arg.dtype).removeprefix("torch."), [list(arg.shape)])
         return f"${name}"
 

@@ -16,7 +16,7 @@ from tests.differential.references import References
 from tests.differential.search import Search
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
-FIRST, COUNT = 5_000_000, 220
+FIRST, COUNT = 5_000_000, 240
 EXPORTED = range(7_000_000, 7_000_500, 41)  # every 41st begins with another kernel
 
 
