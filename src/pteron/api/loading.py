@@ -19,6 +19,7 @@ from pteron.api.async_program import AsyncProgram, off_loop
 from pteron.api.fetching import fetch_source
 from pteron.api.program import Program, Tuner
 from pteron.compiler import pipeline
+from pteron.compiler.lower.bounds import GivenShapes
 from pteron.compiler.lower.budget import MAX_NODES
 from pteron.compiler.plan.routes import Choice
 from pteron.compiler.plan.sweep import LiveGraph
@@ -59,6 +60,7 @@ def load(
     kv_dtype: str | None = None,
     kv_length: int | None = None,
     segments: int | Batching | None = None,
+    shapes: GivenShapes | None = None,
     methods: str | Iterable[str] | None = None,
     wait: bool = True,
     progress: Progress | None = None,
@@ -84,6 +86,9 @@ def load(
             those in the file.
         segments: The largest number of sequences that one call may run (see `SegmentedMethod.submit_many`).
             Each of them has its own KV caches. `Batching` has more options.
+        shapes: Smaller largest shapes than the file's, by input: a bound by dimension, such as
+            `{"x": {1: 512}}`, or a shape. Memory is allocated for these. `{"x": {1: (512, 512)}}` makes the
+            size a constant. Sizes that the program ties to them follow.
         methods: The names of the methods to load now. `()`: none. Default: `forward`, or the only method.
         wait: Whether to wait until all kernels of a method are compiled. With False, it waits only for one
             kernel of each operator. A thread compiles the others, which are faster at some shapes. Until they
@@ -108,7 +113,7 @@ def load(
         ```
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
-    options = _Options(fuse, max_nodes, kv_dtype, kv_length, segments, tune, choice, wait, methods)
+    options = _Options(fuse, max_nodes, kv_dtype, kv_length, segments, shapes, tune, choice, wait, methods)
     lowered = _lower(source, paths, options)
     with _on_failure(lowered.file.close):
         if device is not None and not isinstance(device, (str, int, Adapter)):

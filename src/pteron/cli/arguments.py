@@ -27,6 +27,30 @@ def parse_shape(text: str) -> tuple[int, ...]:
     return sizes
 
 
+def parse_bounds(texts: Iterable[str] | None) -> dict[str, tuple[int | tuple[int, int] | None, ...]] | None:
+    """The `shapes` of `pteron.load`, from arguments such as `x=1,512,-`."""
+    shapes = {}
+    for text in texts or ():
+        name, value = split_name(text)
+        if name is None:
+            raise typer.BadParameter(f"--bound {text!r}: name the input, such as x={text}")
+        if name in shapes:
+            raise typer.BadParameter(f"--bound {text!r}: {name} is given twice")
+        shapes[name] = tuple(_bound(text, part.strip()) for part in value.strip("()[] ").split(","))
+    return shapes or None
+
+
+def _bound(text: str, part: str) -> int | tuple[int, int] | None:
+    if part == "-":
+        return None
+    low, dots, high = part.partition("..")
+    if not (low.isdecimal() and (high.isdecimal() if dots else True)):
+        raise typer.BadParameter(
+            f"--bound {text!r}: write sizes with commas, such as 1,512,- or 1,512..512,-"
+        )
+    return (int(low), int(high)) if dots else int(low)
+
+
 def in_order(given: Iterable[str], names: Iterable[str], what: str) -> dict[str, str]:
     """Arguments by input name. Named arguments go to their input, the others in order to the rest."""
     known = list(names)

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common
+from pteron.cli.arguments import parse_bounds
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 def check(
     model: common.Model,
+    bounds: common.Bounds = None,
     data: common.DataPaths = None,
     device: Annotated[
         str | None,
@@ -28,7 +30,7 @@ def check(
     """Check whether a .pte file can run, and list everything that prevents it."""
     from pteron.tools.inspect.check import check as check_program
 
-    report = check_program(model, data_path=data, device=device)
+    report = check_program(model, data_path=data, device=device, shapes=parse_bounds(bounds))
     if as_json:
         print_json({"file": str(model), **report_json(report)})
     elif report:

@@ -27,6 +27,16 @@ Shapes: TypeAlias = Annotated[
         help="The live shape of a tensor input that has no file, such as 1,7,64. Default: the largest.",
     ),
 ]
+Bounds: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bound",
+        "-b",
+        metavar="NAME=SHAPE",
+        help="A smaller largest shape of an input, such as x=1,512,-. - keeps the file's size, and 512..512 "
+        "is always 512. Memory is for these shapes.",
+    ),
+]
 LiveSize: TypeAlias = Annotated[
     int | None, typer.Option("--live", "-l", min=1, help="The size of every dynamic dimension.")
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,12 +11,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pteron.cli import common
-from pteron.cli.arguments import parse_shape, split_name
+from pteron.cli.arguments import parse_bounds, parse_shape, split_name
 from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_json, shape
 
 if TYPE_CHECKING:
     from pteron.compiler.pipeline import Target
     from pteron.tools.inspect.inspect import DispatchInfo, MethodInfo, NodeInfo, OperatorCount, PortInfo
+    from pteron.tools.inspect.memory_by_bound import BoundedMemory
 
 # The types of inputs and outputs that are no tensors. "bool" may be a tensor too, but then it has a shape.
 SCALARS = ("int", "float", "str")
@@ -33,6 +34,10 @@ def inspect(
         ),
     ] = None,
     method: Annotated[str | None, typer.Option("--method", "-m", help="Show only this method.")] = None,
+    bounds: common.Bounds = None,
+    by_bound: Annotated[
+        bool, typer.Option("--bounds", help="Show the memory of methods by the bounds of their sizes.")
+    ] = False,
     data: common.DataPaths = None,
     device: Annotated[
         str | None,
@@ -45,7 +50,9 @@ def inspect(
     as_json: common.AsJson = False,
 ) -> None:
     """Show the contents of a .pte file: inputs, operators, constants, memory."""
+    from pteron.compiler.pipeline import GraphOptions
     from pteron.tools.inspect.inspect import inspect_methods, open_file
+    from pteron.tools.inspect.memory_by_bound import memory_by_bound
 
     target = _target(device)
     with open_file(model, data or []) as file:
@@ -56,18 +63,30 @@ def inspect(
             common.check_method(method, names)
         wanted, size = _parse_live(live or [])
         shown = [method] if method else names
-        infos = inspect_methods(file, shown, wanted if live else None, size=size, target=target)
+        how: dict[str, Any] = {"options": GraphOptions(shapes=parse_bounds(bounds)), "target": target}
+        infos = inspect_methods(file, shown, wanted if live else None, size=size, **how)
+        runnable = [info.name for info in infos if info.runs and not info.is_constant]
+        memory = {name: memory_by_bound(file, name, **how) for name in runnable if by_bound}
     size_on_disk = model.stat().st_size
     if as_json:
         print_json(
-            {"file": str(model), "nbytes": size_on_disk, "methods": [method_json(info) for info in infos]}
+            {
+                "file": str(model),
+                "nbytes": size_on_disk,
+                "methods": [
+                    {**method_json(info), "bounds": [asdict(row) for row in memory[info.name]]}
+                    if info.name in memory
+                    else method_json(info)
+                    for info in infos
+                ],
+            }
         )
         return
     out = console()
     out.print(heading(model.name, f"{nbytes(size_on_disk)}, {plural(len(names), 'method')}"))
     for info in infos:
         if not info.is_constant:
-            for part in _sections(info):
+            for part in (*_sections(info), *_bounded(memory.get(info.name, ()))):
                 out.print(part)
     settings = [(i.name, ", ".join(str(o.value) for o in i.outputs)) for i in infos if i.is_constant]
     if settings:
@@ -212,6 +231,23 @@ def _memory(info: MethodInfo) -> Iterator[RenderableType]:
     yield Text()
     yield heading("Memory", "the same at every live shape")
     yield grid(rows)
+
+
+def _bounded(rows: Sequence[BoundedMemory]) -> Iterator[RenderableType]:
+    """The memory by bound. The first row is for the file's sizes."""
+    if rows:
+        yield Text()
+        yield heading("Memory by bound", "with load(shapes=) or --bound")
+        yield grid(
+            [
+                (
+                    str(row).replace("<=", "≤") or "as above",
+                    *map(nbytes, (row.memory.activations, row.memory.state, row.memory.staging)),
+                )
+                for row in rows
+            ],
+            header=("bound", "activations", "state", "read-back"),
+        )
 
 
 def _batching(info: MethodInfo) -> Iterator[RenderableType]:

@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common
+from pteron.cli.arguments import parse_bounds
 from pteron.cli.output_places import prepare_file
 from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, nbytes, plural, print_json
@@ -40,6 +41,7 @@ def profile(
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write a timeline for ui.perfetto.dev, as JSON.")
     ] = None,
+    bounds: common.Bounds = None,
     data: common.DataPaths = None,
     device: common.DeviceName = None,
     as_json: common.AsJson = False,
@@ -52,7 +54,7 @@ def profile(
     prepare_file(trace)
     with (
         steps(f"loading {model.name}") as report,
-        load(model, data_path=data, device=device, methods=()) as program,
+        load(model, data_path=data, device=device, shapes=parse_bounds(bounds), methods=()) as program,
     ):
         common.check_method(method, program.method_names)
         loaded = program.method(method)

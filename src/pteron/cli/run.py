@@ -13,6 +13,7 @@ from rich.text import Text
 
 from pteron._util.progress import Progress
 from pteron.cli import common
+from pteron.cli.arguments import parse_bounds
 from pteron.cli.output_places import prepare_file, prepare_folder
 from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, plural, print_json, shape
@@ -31,6 +32,7 @@ def run(
     ones: Annotated[bool, typer.Option("--ones", help="Use ones as inputs instead of zeros.")] = False,
     seed: common.Seed = 0,
     method: common.MethodName = "forward",
+    bounds: common.Bounds = None,
     data: common.DataPaths = None,
     device: common.DeviceName = None,
     output: Annotated[
@@ -51,7 +53,7 @@ def run(
     begin = time.perf_counter()
     with (
         steps(f"loading {model.name}") as report,
-        load(model, data_path=data, device=device, methods=()) as program,
+        load(model, data_path=data, device=device, shapes=parse_bounds(bounds), methods=()) as program,
     ):
         common.check_method(method, program.method_names)
         loaded = program.method(method)

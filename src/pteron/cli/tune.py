@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common
+from pteron.cli.arguments import parse_bounds
 from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
@@ -39,6 +40,7 @@ def tune(
     ] = None,
     method: common.MethodName = "forward",
     repeat: common.Repeat = 5,
+    bounds: common.Bounds = None,
     data: common.DataPaths = None,
     device: common.DeviceName = None,
     as_json: common.AsJson = False,
@@ -50,7 +52,9 @@ def tune(
     from pteron.engine.measured import tuning
 
     trial = trials.Trial()
-    loading = partial(load, model, data_path=data, device=device, choice=trial, methods=())
+    loading = partial(
+        load, model, data_path=data, device=device, choice=trial, shapes=parse_bounds(bounds), methods=()
+    )
     with steps(f"loading {model.name}") as report, loading() as program:
         common.check_method(method, program.method_names)
         adapter = trials.timed_adapter(program.device)

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common
+from pteron.cli.arguments import parse_bounds
 from pteron.cli.output_places import prepare_folder
 from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, plural, print_json
@@ -60,6 +61,7 @@ def verify(
         typer.Option("--save-failure", metavar="FOLDER", help="Save each wrong node as a program."),
     ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="Maximum rows per table.")] = 5,
+    bounds: common.Bounds = None,
     data: common.DataPaths = None,
     device: common.DeviceName = None,
     as_json: common.AsJson = False,
@@ -76,7 +78,7 @@ def verify(
     prepare_folder(save)
     with (
         steps(f"loading {model.name}") as report,
-        load(model, data_path=data, device=device, methods=()) as program,
+        load(model, data_path=data, device=device, shapes=parse_bounds(bounds), methods=()) as program,
     ):
         given = None
         if inputs or shapes or live is not None:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from pteron._util.extras import needs
 from pteron.cli import common
+from pteron.cli.arguments import parse_bounds
 from pteron.cli.progress import progress_console
 
 MOST_FILES = 2
@@ -23,6 +24,7 @@ def view(
     open_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
     ] = True,
+    bounds: common.Bounds = None,
     data: common.DataPaths = None,
     device: common.DeviceName = None,
 ) -> None:
@@ -39,5 +41,5 @@ def view(
         if open_browser:
             webbrowser.open(address)
 
-    with Viewer(models, data or [], device) as viewer, suppress(KeyboardInterrupt):
+    with Viewer(models, data or [], device, parse_bounds(bounds)) as viewer, suppress(KeyboardInterrupt):
         serve_page(viewer, port, ready)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from pteron._util.distinct_files import refuse_inputs
 from pteron.cli import common, language
-from pteron.cli.arguments import split_name
+from pteron.cli.arguments import parse_bounds, split_name
 from pteron.cli.language import convert_if_needed, fetch_model
 from pteron.cli.output_places import prepare_folder
 from pteron.cli.progress import progress_console
@@ -55,6 +55,7 @@ def web(
     context: language.Context = 0,
     kv_dtype: language.KvDtype = language.KvType.f16,
     tokenizer: language.TokenizerPath = None,
+    bounds: common.Bounds = None,
     data: common.DataPaths = None,
     as_json: common.AsJson = False,
 ) -> None:
@@ -80,6 +81,7 @@ def web(
         tokenizer=tokenizer,
         context_length=context or None,
         kv_dtype=kv_dtype.value,
+        shapes=parse_bounds(bounds),
         progress=lambda what, *_: say.print(Text(what, "dim")),
     )
     nbytes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from pteron.compiler.ir.problems import CannotRun, Problem, unsupported
 from pteron.compiler.ir.values import Graph
+from pteron.compiler.lower.bounds import Bounds, GivenShapes, with_bounds
 from pteron.compiler.lower.budget import MAX_NODES, Budget
 from pteron.compiler.lower.cache_dtype import with_cache_dtype
 from pteron.compiler.lower.cache_length import with_cache_length
@@ -36,6 +37,7 @@ class GraphOptions:
     kv_dtype: str | None = None
     kv_length: int | None = None
     segments: int | Batching | None = None
+    shapes: GivenShapes | None = None
 
     def __post_init__(self) -> None:
         if self.fuse is not None:  # it may be read only once
@@ -107,6 +109,9 @@ def lower(
 ) -> LoweredFile:
     """Lower methods of a file (default: all), and run the passes that do not depend on the device."""
     wanted = file.method_names if methods is None else tuple(methods)
+    bounds = None if options.shapes is None else Bounds(options.shapes)
+    if bounds is not None:
+        bounds.check(file)
     # What methods share depends on all of them.
     together = wanted if shared_memory(file.program) is None else file.method_names
     budget = Budget(options.max_nodes)
@@ -114,7 +119,7 @@ def lower(
     found = {name: graph for name, (graph, problems) in tried.items() if not problems}
     divided = divided_buffers(file.program, found)
     found = with_cache_dtype(found, options.kv_dtype)
-    unfused = {name: _for_options(found[name], options) for name in wanted if name in found}
+    unfused = {name: _for_options(found[name], options, bounds) for name in wanted if name in found}
     return LoweredFile(
         options,
         unfused,
@@ -123,8 +128,10 @@ def lower(
     )
 
 
-def _for_options(graph: Graph, options: GraphOptions) -> Graph:
+def _for_options(graph: Graph, options: GraphOptions, bounds: Bounds | None) -> Graph:
     graph = with_cache_length(graph, options.kv_length)
+    if bounds is not None:
+        graph = with_bounds(graph, bounds)
     many = options.segments
     if many is None:
         return graph

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pteron._util.progress import Progress
+from pteron.compiler.lower.bounds import GivenShapes
 from pteron.compiler.pipeline import GraphOptions, Target, lower
 from pteron.errors import InputError
 from pteron.pte.file import ProgramFile
@@ -28,6 +29,7 @@ def write_program(
     data_path: Sequence[str | Path] = (),
     kv_dtype: str | None = None,
     kv_length: int | None = None,
+    shapes: GivenShapes | None = None,
     shard_nbytes: int = SHARD_NBYTES,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -35,6 +37,7 @@ def write_program(
 
     live: the sizes that dynamic dimensions may have, or by input name those of each of its dimensions.
         Default: every size.
+    shapes: smaller largest shapes than the file's (see `pteron.load`).
     variants: the kinds of device to freeze it for (see `pteron.web.variants`).
     """
     say = progress or (lambda *_: None)
@@ -42,7 +45,8 @@ def write_program(
     with ProgramFile.open(source, list(data_path)) as file:
         if method not in file.method_names:
             raise InputError(f"there is no method {method!r}; the methods are {', '.join(file.method_names)}")
-        lowered = lower(file, [method], GraphOptions(kv_dtype=kv_dtype, kv_length=kv_length))
+        options = GraphOptions(kv_dtype=kv_dtype, kv_length=kv_length, shapes=shapes)
+        lowered = lower(file, [method], options)
         frozen: list[tuple[Variant, FrozenMethod]] = []
         for number, variant in enumerate(wanted):
             say(f"planning for the variant {variant.name}", number, len(wanted))

@@ -11,6 +11,7 @@ from pathlib import Path
 from pteron._util import assets, pages
 from pteron._util.distinct_files import refuse_inputs
 from pteron._util.progress import Progress
+from pteron.compiler.lower.bounds import GivenShapes
 from pteron.llm.context_choice import file_facts
 from pteron.web.language_files import FACTS, TOKENIZER_FILE, write_language_files
 from pteron.web.live_points import Stated
@@ -33,6 +34,7 @@ def write_site(
     tokenizer: Path | None = None,
     context_length: int | None = None,
     kv_dtype: str = "f16",
+    shapes: GivenShapes | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Write a site for a `.pte` program.
@@ -54,6 +56,7 @@ def write_site(
         data_path=data_path,
         kv_dtype=kv_dtype if chat else None,
         kv_length=facts.cache_length(context_length) if chat else None,
+        shapes=shapes,
         progress=progress,
     )
     if chat:

@@ -165,6 +165,10 @@ class Port:
     host_type: str  # the numpy name of the dtype, or "int" for a SymInt
     resizable: bool  # False: the exporter fixed the shape
     sizes: Sizes | None = None  # the sizes of each dimension; None: the file does not say
+    limited: frozenset[int] = (
+        frozenset()
+    )  # dimensions with smaller bounds than the file's, from `load(shapes=)`
+    pinned: frozenset[int] = frozenset()  # those of them with one size
 
     @property
     def max_shape(self) -> Shape:

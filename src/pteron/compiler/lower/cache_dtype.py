@@ -88,4 +88,17 @@ def with_tensors(graph: Graph, new: Mapping[ValueId, Tensor]) -> Graph:
         for node in graph.nodes
     ]
     values, states = (list(map(swapped, tensors)) for tensors in (graph.values, graph.states))
-    return replace(graph, nodes=nodes, values=values, states=states)
+    inputs, outputs = (
+        [replace(port, value=swapped(port.value)) for port in ports]
+        for ports in (graph.inputs, graph.outputs)
+    )
+    return replace(
+        graph,
+        nodes=nodes,
+        values=values,
+        states=states,
+        inputs=inputs,
+        outputs=outputs,
+        elements=[replace(element, source=swapped(element.source)) for element in graph.elements],
+        counts={value: swapped(count) for value, count in graph.counts.items()},
+    )

@@ -9,7 +9,7 @@ that no operator knows. It is integer arithmetic in the operators' rules. Nothin
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pteron.compiler.ir.dispatch import describe
@@ -131,8 +131,9 @@ def _guess(trials: _Trials, ports: list[Port]) -> dict[ValueId, Sizes]:
     are rarely meant.
     """
     inputs = {_id(port): port.max_shape for port in ports}
+    pinned = {(_id(port), dim) for port in ports for dim in port.pinned}
     for steps in (_one_less, _fewer):
-        sizes = _accepted(trials, inputs, steps)
+        sizes = _accepted(trials, inputs, pinned, steps)
         if any(map(varying, sizes.values())):
             break
     return sizes
@@ -148,10 +149,18 @@ def _fewer(most: int) -> set[int]:
 
 
 def _accepted(
-    trials: _Trials, inputs: Mapping[ValueId, Shape], steps: Callable[[int], set[int]]
+    trials: _Trials,
+    inputs: Mapping[ValueId, Shape],
+    pinned: Collection[Dim],
+    steps: Callable[[int], set[int]],
 ) -> dict[ValueId, Sizes]:
     """Dimensions that may be smaller alone, and dimensions of one size that may be smaller together."""
-    candidates = [(i, d) for i, shape in inputs.items() for d, size in enumerate(shape) if size > 1]
+    candidates = [
+        (i, d)
+        for i, shape in inputs.items()
+        for d, size in enumerate(shape)
+        if size > 1 and (i, d) not in pinned
+    ]
     free: dict[Dim, FreeSize] = {}
     same: dict[int, list[Dim]] = defaultdict(list)
     for value, dim in candidates[:MOST_CANDIDATES]:
@@ -185,6 +194,8 @@ def refusal(live: LiveGraph, port: Port, dim: int) -> InputError | None:
 
     None: the dimension is dynamic.
     """
+    if dim in port.pinned:
+        return InputError(f"{port.name}[{dim}] was pinned to {port.max_shape[dim]} at load, by shapes=")
     ports = _resizable(live.graph)
     first: InputError | None = None
     for changes in _tries(ports, port, dim):
@@ -224,6 +235,11 @@ def check_shape(port: Port, shape: Shape) -> None:
             f"got shape {describe(shape)}"
         )
     for d, (size, most) in enumerate(zip(shape, largest, strict=True)):
+        if size > most and d in port.limited:
+            raise InputError(
+                f"{port.name}: dimension {d} is {size}, but the program was loaded for at most {most}: "
+                f"split the input, or load with a larger bound in shapes="
+            )
         if size > most:
             raise InputError(
                 f"{port.name}: dimension {d} is {size}, but the program was exported for at most {most}: "

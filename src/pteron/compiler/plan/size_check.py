@@ -11,27 +11,37 @@ from pteron.errors import InputError
 
 
 class SizeCheck:
-    """Compares the shapes of inputs with the sizes in the file. A file without sizes allows everything."""
+    """Compares the shapes of inputs with the sizes in the file, and those that were pinned at load.
+
+    A file without sizes allows everything else.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self._ports = [
-            (port, port.value.id)
+            (port, port.value.id, sizes)
             for port in graph.inputs
-            if isinstance(port.value, Tensor) and port.sizes is not None
+            if isinstance(port.value, Tensor) and (sizes := _known(port))
         ]
         self._accepted: list[Live] = []
 
     def check(self, shapes: Mapping[ValueId, Live]) -> None:
         """Raise InputError for a shape that is not allowed. The shapes of the last call are not checked."""
-        given = [shapes.get(value, port.max_shape) for port, value in self._ports]
+        given = [shapes.get(value, port.max_shape) for port, value, _ in self._ports]
         if given == self._accepted:
             return
         known: dict[FreeSize, tuple[int, str]] = {}
-        for (port, _), shape in zip(self._ports, given, strict=True):
-            assert isinstance(shape, tuple) and port.sizes is not None
-            for dim, (given_size, size) in enumerate(zip(shape, port.sizes, strict=True)):
-                _check(port, dim, given_size, size, known)
+        for (port, _, sizes), shape in zip(self._ports, given, strict=True):
+            assert isinstance(shape, tuple)
+            for dim, size in sizes.items():
+                _check(port, dim, shape[dim], size, known)
         self._accepted = given
+
+
+def _known(port: Port) -> dict[int, int | Size]:
+    """The sizes of an input that calls are held to, by dimension."""
+    if port.sizes is None:
+        return {dim: port.max_shape[dim] for dim in port.pinned}
+    return dict(enumerate(port.sizes))
 
 
 def _check(
@@ -41,10 +51,12 @@ def _check(
     name = f"{port.name}[{dim}]"
     if isinstance(size, int):
         if given != size:
-            raise InputError(f"{name} must be {size}, not {given}: it was exported as a constant")
+            why = "pinned at load, by shapes=" if dim in port.pinned else "exported as a constant"
+            raise InputError(f"{name} must be {size}, not {given}: it was {why}")
         return
     if given not in size.values:
-        raise InputError(f"{name} must be {size.rule()}, not {given}: the program was exported for these")
+        made = "loaded" if dim in port.limited else "exported"
+        raise InputError(f"{name} must be {size.rule()}, not {given}: the program was {made} for these")
     value, other = known.setdefault(size.of, ((given - size.plus) // size.times, f"{name} is {given}"))
     if size.where(value) != given:
         raise InputError(f"{name} must be {size.where(value)} where {other}, not {given}")

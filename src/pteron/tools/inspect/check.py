@@ -18,6 +18,7 @@ from pteron._util import html
 from pteron.api.loading import load_file
 from pteron.api.program import Program
 from pteron.compiler.ir.problems import CannotRun, Finding, Problem, findings
+from pteron.compiler.lower.bounds import GivenShapes
 from pteron.compiler.lower.budget import MAX_NODES
 from pteron.engine.devices.device import Device
 from pteron.engine.devices.opening import Adapter, open_device
@@ -74,6 +75,7 @@ def check(
     data_path: str | Path | Iterable[str | Path] | None = None,
     device: str | int | Adapter | Device | None = None,
     max_nodes: int = MAX_NODES,
+    shapes: GivenShapes | None = None,
 ) -> CheckReport:
     """Find everything that prevents a program from running, without running it.
 
@@ -83,6 +85,7 @@ def check(
         device: The GPU whose limits and kernels count: an adapter's index or part of its name, or an open
             device. Default: none is needed, and the limits of a GPU are not checked.
         max_nodes: The maximum number of nodes in all methods together. See `load`.
+        shapes: Smaller largest shapes than the file's. See `load`.
 
     Returns:
         A report with all problems of all methods. `bool(report)` is whether the program can run.
@@ -100,7 +103,7 @@ def check(
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
     dry = DryDevice() if device is None else _like(device)
     with ProgramFile.open(source, paths) as file:
-        problems = _problems(file, dry, max_nodes)
+        problems = _problems(file, dry, max_nodes, shapes)
         operators = sum(count_operators(file, name) for name in file.method_names)
         adapter = None if device is None else dry.name
         return CheckReport(file.method_names, operators, tuple(findings(problems)), adapter)
@@ -124,9 +127,11 @@ def _like(device: str | int | Adapter | Device) -> DryDevice:
         opened.close()
 
 
-def _problems(file: ProgramFile, device: DryDevice, max_nodes: int) -> Mapping[str, Sequence[Problem]]:
+def _problems(
+    file: ProgramFile, device: DryDevice, max_nodes: int, shapes: GivenShapes | None
+) -> Mapping[str, Sequence[Problem]]:
     try:
-        program = load_file(file, device, max_nodes=max_nodes, methods=())
+        program = load_file(file, device, max_nodes=max_nodes, shapes=shapes, methods=())
     except CannotRun as error:
         return error.problems
     return {name: _problems_of_load(program, name) for name in file.method_names}

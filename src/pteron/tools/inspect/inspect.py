@@ -373,7 +373,7 @@ class _Model:
         info.inputs = tuple(self._port(port, ranges) for port in self.graph.inputs)
         info.outputs = tuple(self._port(port, ranges) for port in self.graph.outputs)
         info.guessed = self.sizes.guessed and any(port.dynamic_dims for port in info.inputs)
-        info.memory = self._memory()
+        info.memory = memory_of(self.live)
         info.batchable = self.rows.is_batchable and bool(self.graph.states)
         if not self.rows.is_batchable:
             info.mixing = str(self.rows.mixing)
@@ -399,21 +399,6 @@ class _Model:
                 sizes=tuple(map(str, self.sizes.inputs.get(port.value.id, ()))),
             )
         return PortInfo(port.name, port.host_type, (), value=port.value)
-
-    def _memory(self) -> MemoryInfo:
-        outputs = [p.value for p in self.graph.outputs if isinstance(p.value, Tensor)]
-        spans = lifetimes(self.graph, self.layout)
-        scratch = self.live.scratch()
-        plan = plan_memory(self.graph, self.layout, scratch)
-        return MemoryInfo(
-            activations=plan.nbytes,
-            buffers=len(plan.buffers),
-            tensors=len(spans) + len(scratch),
-            unshared=sum(s.nbytes for s in spans) + sum(aligned(nbytes) for _, _, nbytes in scratch),
-            state=sum(aligned(t.max_nbytes) for t in self.graph.states),
-            shared_state=sum(aligned(t.max_nbytes) for t in self.graph.states if t.id in self.graph.shared),
-            staging=sum(aligned(t.max_nbytes) for t in outputs),
-        )
 
     def nodes_at(self, live: Mapping[str, Shape | int], size: int | None) -> tuple[NodeInfo, ...]:
         self.live.sweep(self._changes(live, size))
@@ -480,6 +465,23 @@ class _Model:
             return str(bound.constant)
         symint = plan.own.get(bound.symint.id, bound.symint)
         return f"{symint.name} = {self.live.current[symint.id]}"
+
+
+def memory_of(live: LiveGraph) -> MemoryInfo:
+    """What a load of this graph allocates."""
+    graph, layout, scratch = live.graph, live.layout, live.scratch()
+    outputs = [p.value for p in graph.outputs if isinstance(p.value, Tensor)]
+    spans = lifetimes(graph, layout)
+    plan = plan_memory(graph, layout, scratch)
+    return MemoryInfo(
+        activations=plan.nbytes,
+        buffers=len(plan.buffers),
+        tensors=len(spans) + len(scratch),
+        unshared=sum(s.nbytes for s in spans) + sum(aligned(nbytes) for _, _, nbytes in scratch),
+        state=sum(aligned(t.max_nbytes) for t in graph.states),
+        shared_state=sum(aligned(t.max_nbytes) for t in graph.states if t.id in graph.shared),
+        staging=sum(aligned(t.max_nbytes) for t in outputs),
+    )
 
 
 def _id(value: object) -> ValueId:

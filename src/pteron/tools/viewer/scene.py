@@ -17,6 +17,7 @@ from typing import Any
 
 from pteron.compiler.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP
 from pteron.compiler.ir.values import Node, SymInt, Tensor, Value, ValueId
+from pteron.compiler.lower.bounds import GivenShapes
 from pteron.compiler.pipeline import PORTABLE, GraphOptions, Target, lower
 from pteron.errors import InputError
 from pteron.pte.file import ProgramFile
@@ -44,8 +45,9 @@ class Scene:
         *,
         target: Target = KINDS["GPU"],
         fused: bool = True,
+        shapes: GivenShapes | None = None,
     ) -> None:
-        lowered = lower(file, [method], GraphOptions(fuse=None if fused else ()))
+        lowered = lower(file, [method], GraphOptions(fuse=None if fused else (), shapes=shapes))
         self.live = lowered.plan(target)[method]
         self.graph, self.unfused = self.live.graph, lowered.unfused[method]
         self.controls = find_controls(self.live)

@@ -11,13 +11,14 @@ from typing import Any
 
 from pteron.api.loading import load
 from pteron.api.program import Program
-from pteron.compiler.pipeline import Target
+from pteron.compiler.lower.bounds import GivenShapes
+from pteron.compiler.pipeline import GraphOptions, Target
 from pteron.engine.arrays.numpy_arrays import convert_constant, from_gpu
 from pteron.engine.devices.opening import Device, open_device
 from pteron.engine.measured.target import target_of
 from pteron.errors import InputError
 from pteron.pte.file import ProgramFile
-from pteron.tools.inspect.inspect import inspect_methods, open_file
+from pteron.tools.inspect.inspect import MethodInfo, inspect_methods, open_file
 from pteron.tools.viewer.device_runs import Array, DeviceRuns, read_arrays
 from pteron.tools.viewer.scene import KINDS, Scene, method_json
 from pteron.tools.viewer.tensor_views import slice_view, statistics
@@ -63,11 +64,16 @@ class Viewer:
     """Opens files. Plans and programs are made when the page asks for them, and kept."""
 
     def __init__(
-        self, paths: Sequence[str | Path], data_paths: Sequence[str | Path] = (), device: Any = None
+        self,
+        paths: Sequence[str | Path],
+        data_paths: Sequence[str | Path] = (),
+        device: Any = None,
+        shapes: GivenShapes | None = None,
     ) -> None:
         self._paths = [Path(path) for path in paths]
         self._data_paths = list(data_paths)
         self._wanted = device
+        self._shapes = shapes
         self._stack = ExitStack()
         self._lock = threading.RLock()
         self._device: Device | None = None
@@ -125,12 +131,15 @@ class Viewer:
                 {
                     "name": path.name,
                     "nbytes": path.stat().st_size,
-                    "methods": [method_json(info) for info in inspect_methods(file, file.method_names)],
+                    "methods": [method_json(info) for info in self._inspected(file)],
                 }
                 for path, file in zip(self._paths, self.files, strict=True)
             ],
             "kinds": [*KINDS, THIS_DEVICE],
         }
+
+    def _inspected(self, file: ProgramFile) -> list[MethodInfo]:
+        return inspect_methods(file, file.method_names, options=GraphOptions(shapes=self._shapes))
 
     def _constant_json(self, question: Question) -> dict[str, Any]:
         tensor = self.scene(question).tensor(question.integer("value"))
@@ -171,7 +180,9 @@ class Viewer:
                     names = ", ".join(file.method_names)
                     raise InputError(f"there is no method {question.method!r}; the methods are {names}")
                 target = self._target(question.kind)
-                self._scenes[key] = Scene(file, question.method, target=target, fused=question.fused)
+                self._scenes[key] = Scene(
+                    file, question.method, target=target, fused=question.fused, shapes=self._shapes
+                )
             return self._scenes[key]
 
     def _target(self, kind: str) -> Target:
@@ -197,6 +208,7 @@ class Viewer:
                 device=self._open_device(),
                 fuse=None if question.fused else (),
                 tune=False,
+                shapes=self._shapes,
                 methods=(),
             )
         return self._programs[key]
