@@ -14,19 +14,19 @@ from torch.export import Dim
 
 import pteron
 from pteron.api.method import Method
+from pteron.compiler.ir import values
 from pteron.compiler.pipeline import GraphOptions, lower
 from pteron.compiler.plan.sweep import LiveGraph
 from pteron.engine.devices.opening import Device
 from pteron.pte.file import ProgramFile
 from pteron.tools.inspect.memory_by_bound import memory_by_bound
-from tests.dynamic_shape.recording import PROGRAM, make_inputs, make_model
-from tests.dynamic_shape.table import Case
-from tests.programs.test_properties import DYNAMIC, Folder, bounded, folder, live_sizes
+from tests.conftest import Recorded
+from tests.dynamic_shape.recording import make_inputs, make_model
+from tests.dynamic_shape.table import DYNAMIC, Case
+from tests.dynamic_shape.test_replay import bounded, live_sizes
 from tests.support import DATA
 from tests.support.calls import check_calls, eager
 from tests.support.cli import pteron_cli
-
-__all__ = ["folder"]
 
 
 class Mixed(nn.Module):
@@ -133,11 +133,11 @@ def live_graph(path: Path, shapes: Any = None) -> LiveGraph:
 
 
 @pytest.mark.parametrize("case", DYNAMIC, ids=str)
-def test_a_bounded_graph_has_the_live_shapes_of_the_whole(case: Case, folder: Folder) -> None:
+def test_a_bounded_graph_has_the_live_shapes_of_the_whole(case: Case, recorded: Recorded) -> None:
     """Without a GPU: every shape below a bound is accepted, and no tensor is larger than announced."""
-    path, model = folder(case) / PROGRAM, make_model(case)
+    path, model = recorded(case.name).program, make_model(case)
     whole = live_graph(path)
-    tensors = [port for port in whole.graph.inputs if port.max_shape]
+    tensors = [port for port in whole.graph.inputs if isinstance(port.value, values.Tensor)]
 
     @settings(bounded, max_examples=4)
     @given(live_sizes(case), st.lists(live_sizes(case), min_size=1, max_size=6))

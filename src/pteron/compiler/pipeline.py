@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pteron.compiler.ir.problems import CannotRun, Problem, unsupported
 from pteron.compiler.ir.values import Graph
-from pteron.compiler.lower.bounds import Bounds, GivenShapes, with_bounds
+from pteron.compiler.lower.bounds import GivenShapes, InputBounds, with_bounds
 from pteron.compiler.lower.budget import MAX_NODES, Budget
 from pteron.compiler.lower.cache_dtype import with_cache_dtype
 from pteron.compiler.lower.cache_length import with_cache_length
@@ -109,7 +109,7 @@ def lower(
 ) -> LoweredFile:
     """Lower methods of a file (default: all), and run the passes that do not depend on the device."""
     wanted = file.method_names if methods is None else tuple(methods)
-    bounds = None if options.shapes is None else Bounds(options.shapes)
+    bounds = None if options.shapes is None else InputBounds(options.shapes)
     if bounds is not None:
         bounds.check(file)
     # What methods share depends on all of them.
@@ -128,7 +128,7 @@ def lower(
     )
 
 
-def _for_options(graph: Graph, options: GraphOptions, bounds: Bounds | None) -> Graph:
+def _for_options(graph: Graph, options: GraphOptions, bounds: InputBounds | None) -> Graph:
     graph = with_cache_length(graph, options.kv_length)
     if bounds is not None:
         graph = with_bounds(graph, bounds)

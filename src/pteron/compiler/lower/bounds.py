@@ -1,8 +1,8 @@
 """Smaller largest sizes than the file's: a choice at load.
 
-    with_bounds(graph, Bounds({"x": {1: 512}}))      # at most 512 in dimension 1 of x
-    with_bounds(graph, Bounds({"x": (1, 512, 64)}))
-    with_bounds(graph, Bounds({"x": {1: (512, 512)}}))  # always 512
+    with_bounds(graph, InputBounds({"x": {1: 512}}))      # at most 512 in dimension 1 of x
+    with_bounds(graph, InputBounds({"x": (1, 512, 64)}))
+    with_bounds(graph, InputBounds({"x": {1: (512, 512)}}))  # always 512
 
 The rules of the operators give the shape of every tensor at the bound, and all memory follows from these
 shapes. A size that does not grow with the inputs, or that follows from an integer of a call, keeps the
@@ -44,7 +44,7 @@ class Limit:
         return f"{self.most}..{self.most}" if self.pinned else str(self.most)
 
 
-class Bounds:
+class InputBounds:
     """The bounds that a caller gives, by input and dimension."""
 
     def __init__(self, shapes: GivenShapes) -> None:
@@ -123,7 +123,7 @@ def _fits(limits: Limits, shape: Shape) -> bool:
     return whole.most == len(shape) if whole else all(dim < len(shape) for dim in limits)
 
 
-def with_bounds(graph: Graph, bounds: Bounds) -> Graph:
+def with_bounds(graph: Graph, bounds: InputBounds) -> Graph:
     """The graph with smaller largest shapes. Raises InputError for bounds that the program cannot have."""
     wanted = {_id(port): bounds.of(port) for port in graph.inputs if isinstance(port.value, Tensor)}
     if not any(wanted.values()):
