@@ -13,11 +13,13 @@ from torch.export import Dim
 
 import pteron
 from pteron.compiler import ops
+from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ir.live import LiveResult
 from pteron.compiler.ir.values import Graph
 from pteron.compiler.lower import kernel_calls as outside
 from pteron.engine.devices.opening import Device
 from pteron.errors import UnsupportedError
+from pteron.pte.schema import ScalarType
 from tests.support.calls import Call, check_file, eager
 from tests.support.export import export
 
@@ -82,8 +84,11 @@ def test_options_that_an_out_variant_lacks_are_none() -> None:
     full = ops.find("aten.full.default")
     to_copy = ops.find("aten._to_copy.default")
     assert full and to_copy
-    assert outside.with_options(full, [(2, 3), 1.0]) == [(2, 3), 1.0, None, None, None, None]
-    assert outside.with_options(to_copy, ["x", False, None]) == ["x", None, None, None, None, False, None]
+    floats = Graph("graph").tensor(DType.float32, (2, 3), "out")
+    longs = Graph("graph").tensor(DType.int64, (2, 3), "out")
+    assert outside.with_options(full, [(2, 3), 1.0], floats) == [(2, 3), 1.0, None, None, None, None]
+    assert outside.with_options(full, [(2, 3), 1], longs) == [(2, 3), 1, ScalarType.LONG, None, None, None]
+    assert outside.with_options(to_copy, ["x", False, None], floats)[1:] == [None] * 4 + [False, None]
 
 
 # -- views, buffers, constants --------------------------------------------------------------------

@@ -130,6 +130,7 @@ DIFFERENCES: dict[str, Rule | None] = {
     "Overflow in torch": overflow_of_torch,
     "16-bit floats": rounded_steps,
     "Padding of convolutions": None,
+    "Large 3 × 3 convolutions on GPUs": None,
     "Interpolation": None,
     "NaN in a Fourier transform": None,
     "NaN in a maximum norm": None,
