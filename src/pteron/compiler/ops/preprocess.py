@@ -3,7 +3,7 @@
     //#include file x     the lines of lib/file.wgsl, with x (the name of a binding) instead of NAME
     //#if HAS_BIAS        the lines up to //#elif, //#else or //#end, if the define HAS_BIAS is true
     //#each i ROWS        the lines up to `//#end i`, as a block for every i below ROWS: an unrolled loop
-    //#trusted            the rule has checked all indices, so the kernel may run without bounds checks
+    //#trusted            the rule has checked all indices: no bounds checks are needed on software adapters
 
 A condition is `HAS_BIAS`, `not HAS_BIAS`, `OUTPUTS > 1`, `BITS == 4` or `MASK != none`. The rule must define
 the flag, and a limit such as ROWS: a misspelt one is an error. Directives may be nested. Every line remembers

@@ -22,7 +22,8 @@ from pteron.errors import DeviceError, OutOfMemory
 
 T = TypeVar("T")
 
-# A shader text with this line computes only indices that its rule has checked: bounds checks may be left out.
+# A shader text with this line computes only indices that its rule has checked. On software adapters, where
+# bounds checks cost much, it runs without them.
 TRUSTED = "//#trusted"
 
 
@@ -34,11 +35,12 @@ class Checks(IntFlag):
     ALL = 3
 
     @classmethod
-    def needed(cls, text: str) -> Checks:
-        """The checks that a text cannot do without."""
-        if TRUSTED in text:
-            return cls.NONE
-        return cls.BOUNDS if all_end(text) else cls.ALL
+    def needed(cls, text: str, is_software: bool) -> Checks:
+        """The checks for a text. On a GPU, every index is checked."""
+        if not is_software:
+            return cls.BOUNDS if all_end(text) else cls.ALL
+        # A CPU gains little by unrolled loops, and compiles them for twice as long.
+        return cls.NONE if TRUSTED in text else cls.ALL
 
 
 LIMITS = (

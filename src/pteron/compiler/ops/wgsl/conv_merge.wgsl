@@ -1,5 +1,4 @@
 // Add the parts of a convolution whose depth was split. One invocation computes four neighbouring elements.
-//#trusted
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;    // [splits, elements of y]
 @group(0) @binding(1) var<storage, read> bias: array<f32>;           // [channels]
 @group(0) @binding(2) var<storage, read_write> y: array<vec4<f32>>;  // [batch, channels, positions]

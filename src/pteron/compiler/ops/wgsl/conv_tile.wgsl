@@ -3,7 +3,6 @@
 // stored. A workgroup computes ROWS channels at COLUMNS positions. In each step it has a slice of both operands
 // in its memory, and loads the next one. A slice is STEP channels under one tap, or if MIXED any STEP elements
 // of the depth. If SPLIT, several workgroups divide the depth, and conv_merge adds their sums.
-//#trusted
 @group(0) @binding(0) var<storage, read> x: array<f32>;           // [batch, in_channels, input..]
 @group(0) @binding(1) var<storage, read> weight: array<WEIGHTS>;  // [inputs, taps.., out_channels]
 //#if not SPLIT
@@ -36,8 +35,10 @@ const FOURS = ROWS / 4u;
 const WEIGHT_STEP = STEP / WEIGHT_LOADS;
 const TAPS = DEPTH_WINDOW * ROW_WINDOW * COLUMN_WINDOW;
 
-var<workgroup> some_weights: array<vec4<f32>, STEP * FOURS>;
-var<workgroup> some_x: array<f32, STEP * COLUMNS>;
+// Step k of a slice is [k / WEIGHT_STEP][k % WEIGHT_STEP] of the weights, and [k / LOADS][k % LOADS] of x.
+// Every index is a constant or depends on the lane alone, so the driver's checks are outside of all loops.
+var<workgroup> some_weights: array<array<array<array<vec4<f32>, DOWN>, HEIGHT>, WEIGHT_STEP>, WEIGHT_LOADS>;
+var<workgroup> some_x: array<array<array<vec4<f32>, ACROSS>, LOADS>, STEP / LOADS>;
 
 struct Spot { at: u32, inside: bool }
 
@@ -99,7 +100,7 @@ fn main(
     var exist = 0u;  // a bit for each element of `next` that is not padding
 //#end
     var sum: array<vec4<f32>, 4u * HEIGHT>;
-    for (var slice = first; slice <= end; slice++) {
+    for (var slice = first; slice < end + 1u; slice++) {
 //#if MIXED
         exist = 0u;
 //#each n LOADS
@@ -137,10 +138,9 @@ fn main(
 //#end n
         if (slice > first) {
             for (var k = 0u; k < STEP; k++) {
-            let begin = k * COLUMNS + 4u * right;
-            let v = vec4<f32>(some_x[begin], some_x[begin + 1u], some_x[begin + 2u], some_x[begin + 3u]);
+            let v = some_x[k / LOADS][k % LOADS][right];
 //#each h HEIGHT
-            let w = some_weights[k * FOURS + down + h * DOWN];
+            let w = some_weights[k / WEIGHT_STEP][k % WEIGHT_STEP][h][down];
             sum[4u * h] = fma(vec4<f32>(w.x), v, sum[4u * h]);
             sum[4u * h + 1u] = fma(vec4<f32>(w.y), v, sum[4u * h + 1u]);
             sum[4u * h + 2u] = fma(vec4<f32>(w.z), v, sum[4u * h + 2u]);
@@ -155,10 +155,10 @@ fn main(
 //#else
         let exists = spot.inside && (WHOLE || channel + first_channel + n < inputs);
 //#end
-        some_x[(first_channel + n) * COLUMNS + lane % COLUMNS] = select(0.0, next[n], exists);
+        some_x[lane / COLUMNS][n][lane % COLUMNS / 4u][lane % 4u] = select(0.0, next[n], exists);
 //#end n
 //#each n WEIGHT_LOADS
-        some_weights[(first_row + n * WEIGHT_STEP) * FOURS + row] = next_weights[n];
+        some_weights[n][first_row][row / DOWN][row % DOWN] = next_weights[n];
 //#end n
         workgroupBarrier();
         channel += STEP;

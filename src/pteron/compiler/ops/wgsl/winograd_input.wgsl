@@ -1,6 +1,5 @@
 // Winograd's transform of the inputs. One invocation has a tile of a channel: 6 x 6 inputs, of which neighbouring
 // tiles have some in common.
-//#trusted
 @group(0) @binding(0) var<storage, read> x: array<f32>;        // [batch, channels, rows, columns]
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;  // [factors, channels, tiles]
 @group(0) @binding(2) var<uniform> p: Params;

@@ -1,6 +1,5 @@
 // Winograd's transform of the products to results. One invocation has a tile of a channel: 36 products, and 4 x 4
 // results, of which some may lie outside of the image.
-//#trusted
 @group(0) @binding(0) var<storage, read> x: array<f32>;        // [splits, factors, channels, tiles]
 @group(0) @binding(1) var<storage, read> bias: array<f32>;     // [channels]
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;  // [batch, channels, rows, columns]

@@ -234,9 +234,7 @@ class WgpuDevice(Device):
         ]
         layout = self._device.create_bind_group_layout(label=label, entries=entries)
         pipeline_layout = self._device.create_pipeline_layout(label=label, bind_group_layouts=[layout])
-        checks = Checks.needed(source)
-        if self.adapter.is_software and checks is Checks.BOUNDS:
-            checks = Checks.ALL  # a CPU gains little by unrolled loops, and compiles them for twice as long
+        checks = Checks.needed(source, self.adapter.is_software)
         module = self.calls.shader_module(self._device, label, source, checks)
         pipeline = self._device.create_compute_pipeline(
             label=label, layout=pipeline_layout, compute={"module": module, "entry_point": "main"}
