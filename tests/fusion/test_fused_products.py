@@ -14,7 +14,7 @@ from pteron.compiler.passes import fuse, fuse_for
 from pteron.engine.devices.opening import Device
 from tests.ops.test_affine import arguments, coded
 from tests.support.rules import Fixed, check_rule
-from tests.support.sketch import Sketch
+from tests.support.sketch import Sketch, live, shape_of
 
 ADD = (("a + b", (), False, ("a", "b"), "float32"),)
 GATE = (("sigmoid4(x)", (), False, ("a",), "float32"), ("a * b", (), False, ("t0", "b"), "float32"))
@@ -101,3 +101,26 @@ def test_results_that_others_read_stay() -> None:
         "pteron.add_rms_norm",
         "pteron.linear_affine.default",
     ]
+
+
+def test_a_sum_that_may_repeat_a_row_stays() -> None:
+    """Two independent inputs have the same bound. In a call, one of them may have a single row."""
+    s = Sketch()
+    product = layer(s, s.input(3, 64), 64, 64)
+    total = s.add("aten.add.Tensor", product, s.input(3, 64), 1, shape=(3, 64))
+    graph = s.finish(total)
+    x, added = (port.value.id for port in graph.inputs)
+    planned = live(fuse_for((GPU,), fuse(graph)), features=(GPU,))
+    for mine, other in ((1, 3), (3, 1), (3, 3), (2, 2)):
+        planned.sweep({x: (mine, 64), added: (other, 64)})
+        assert shape_of(planned, total) == (max(mine, other), 64)
+
+
+def test_a_sum_of_tensors_that_vary_together_is_fused() -> None:
+    """The rows of the second input must be as many as those of the first, which its product needs."""
+    s = Sketch()
+    x, mask = s.input(3, 64), s.input(3, 3)
+    seen = s.add("aten.mm.default", mask, x, shape=(3, 64))
+    total = s.add("aten.add.Tensor", layer(s, seen, 64, 64), seen, 1, shape=(3, 64))
+    names = [node.name for node in fuse_for((GPU,), fuse(s.finish(total))).nodes]
+    assert names == ["aten.mm.default", "pteron.fused_affine"]

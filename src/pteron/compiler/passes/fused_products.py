@@ -19,6 +19,7 @@ from pteron.compiler.ops.chain import ChainStep
 from pteron.compiler.ops.elementwise import ElementwiseRule
 from pteron.compiler.ops.fused_affine import fits
 from pteron.compiler.passes.edit import Replacement, Uses, rebuild
+from pteron.compiler.passes.shape_comparison import ShapeComparison
 
 FUSED = "pteron.fused_affine"
 LINEARS = ("pteron.linear_affine.default", "pteron.linears_affine")
@@ -47,13 +48,13 @@ def fuse(graph: Graph) -> Graph:
 
 
 def _with_epilogues(graph: Graph) -> Graph:
-    uses = Uses(graph)
+    uses, shapes = Uses(graph), ShapeComparison(graph)
     replacements: dict[int, list[Replacement]] = {}
     for node in graph.nodes:
         reader = _reader_of_all(node, uses) if is_product(node, uses) else None
         if reader is None or reader.index in replacements:
             continue
-        epilogue = _epilogue(node, reader)
+        epilogue = _epilogue(node, reader, shapes)
         if epilogue is None or not _are_plain(uses, epilogue.added, epilogue.out):
             continue
         args = _args(node, None, 0.0, epilogue.steps, epilogue.added, epilogue.halves, (epilogue.out,))
@@ -87,7 +88,7 @@ def _with_norms(graph: Graph) -> Graph:
     return rebuild(graph, replacements)
 
 
-def _epilogue(node: Node, reader: Node) -> Epilogue | None:
+def _epilogue(node: Node, reader: Node, shapes: ShapeComparison) -> Epilogue | None:
     outs = _outputs(node)
     if len(outs) == 2:
         return _of_halves(outs, reader)
@@ -95,15 +96,15 @@ def _epilogue(node: Node, reader: Node) -> Epilogue | None:
         return None
     (result,) = outs
     if reader.name in (SUM, SUM_AND_NORM):
-        return _sum(result, reader)
+        return _sum(result, reader, shapes)
     steps = _steps(reader, (result,))
     return None if steps is None else Epilogue(steps, None, False, _values(reader)[-1], ())
 
 
-def _sum(result: Tensor, reader: Node) -> Epilogue | None:
+def _sum(result: Tensor, reader: Node, shapes: ShapeComparison) -> Epilogue | None:
     a, b, *rest = _values(reader)
     other = b if a is result else a
-    if other is result or not isinstance(other, Tensor) or other.max_shape != result.max_shape:
+    if other is result or not isinstance(other, Tensor) or not shapes.are_alike(other, result):
         return None
     if reader.name == SUM:
         factor, out = rest
