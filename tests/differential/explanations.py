@@ -52,7 +52,6 @@ KNOWN = (
         r"logit|erf|floor_divide|div\.\w+_mode|div\.out_mode",
         "float16",
     ),
-    Known("the statistics of nothing", "exported", "native_group_norm|native_layer_norm", "got nan"),
     # -- mistakes of a reference --------------------------------------------------------------------------
     Known("a buffer that the Vulkan partitioner makes a constant", "exported", "index_put_|copy_", "^Vulkan"),
 )

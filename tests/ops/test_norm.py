@@ -92,6 +92,20 @@ def test_group_norm(device: Device, case: str) -> None:
     )
 
 
+def test_statistics_of_rows_without_elements(device: Device) -> None:
+    """The mean of nothing is 0 here, and its reciprocal standard deviation NaN."""
+
+    def layer(n: int) -> list[Any]:
+        return [torch.randn(3, n), [Sym(n)], None, None, 1e-5]
+
+    lives, how = (4, 0, 3, 0), {"nan": True, **TOLERANCE}
+    check_rule(device, "aten.native_layer_norm.default", layer, aten.native_layer_norm.default, lives, **how)
+    for group in (lambda n: group_norm((2, 6, n, 2), 3), lambda n: group_norm((2, 6, 2, 400 * n), 3)):
+        check_rule(
+            device, "aten.native_group_norm.default", group, aten.native_group_norm.default, lives, **how
+        )
+
+
 @pytest.mark.parametrize("shape", [(3, 5), (3, 5, 2), (2, 5, 3, 3), (1, 5, 2, 3, 4)])
 @pytest.mark.parametrize("weighted", [True, False])
 def test_batch_norm(device: Device, shape: tuple[int, ...], weighted: bool) -> None:

@@ -7,6 +7,7 @@ has a long loop. On a GPU, a shorter row is computed by one workgroup.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -31,6 +32,7 @@ from pteron.compiler.ops.rows import Rows
 
 PART_LENGTH = 512  # elements per invocation
 MAX_WORKGROUP_ROW = 16384  # the longest row that one workgroup computes
+OF_NOTHING = (0.0, math.nan)  # the mean and the reciprocal standard deviation of a row without elements
 MEAN_AND_RSTD = replace(VARIANCE, finish="s.mean, inverseSqrt(s.squares / f32(p.width) + p.eps)")
 
 
@@ -142,9 +144,13 @@ def _normalize(
     out, *statistics = outs
     columns = [
         Dispatch(
-            "stats_column", {"stats": stats, "y": y}, {"rows": rows}, threads(quads(work)), {"COLUMN": i}
+            "stats_column",
+            {"stats": stats, "y": y},
+            {"rows": rows, "width": width, "of_nothing": of_nothing},
+            threads(quads(rows)),
+            {"COLUMN": i},
         )
-        for i, y in enumerate(statistics)
+        for i, (y, of_nothing) in enumerate(zip(statistics, OF_NOTHING, strict=False))
     ]
     parts_first = [
         Dispatch("moments", {"x": x, "moments": moments}, size, threads(work * parts)),

@@ -3,9 +3,12 @@
 @group(0) @binding(1) var<storage, read_write> y: array<y_word>;   // [rows]
 @group(0) @binding(2) var<uniform> p: Params;
 
-struct Params { rows: u32 }
+struct Params { rows: u32, width: u32, of_nothing: f32 }
 
-fn value(row: u32) -> y_t { return y_t(stats[min(row, p.rows - 1u)][COLUMN]); }
+fn value(row: u32) -> y_t {
+    if (p.width == 0u) { return y_t(p.of_nothing); }
+    return y_t(stats[min(row, p.rows - 1u)][COLUMN]);
+}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
