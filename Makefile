@@ -84,6 +84,7 @@ check-op: setup
 docs: setup
 	$(PY) -m tests.support.operators.executorch_kernels
 	$(PY) -m tests.support.operators.docs
+	$(PY) -m tests.support.option_table
 	$(PY) -m benchmarks.history page
 
 # Build the documentation into build/site, without a network. `python -m http.server -d build/site` shows it.

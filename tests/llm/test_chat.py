@@ -173,6 +173,8 @@ def test_flags_become_options(
     assert result.stdout == llm.generate("hello", **want).text + "\n"
     result = CliRunner().invoke(app, ["generate", "model.pte", "-p", "hello", "-l", "12"])
     assert result.exit_code == 2 and "--logit-bias 12" in result.stderr
+    result = CliRunner().invoke(app, ["generate", "model.pte", "-p", "hello", "--top-p", "2"])
+    assert result.exit_code == 2 and "--top-p is 2" in result.stderr  # before the model is loaded
 
 
 class Chat:

@@ -14,7 +14,7 @@ import pteron.llm
 from pteron.cli.commands import app
 from pteron.engine.devices.opening import Device
 from pteron.errors import InputError
-from pteron.llm.compare import WINDOW
+from pteron.llm.comparison import WINDOW
 from tests.llm.tiny_models import LLAMA, Reference, weights, write_gguf
 
 TEXT = "hello the cat 42, hello world and the rest of it. " * 3

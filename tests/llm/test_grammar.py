@@ -15,6 +15,7 @@ from pteron.llm import LanguageModel, Tokenizer
 from pteron.llm.bounded import Bounds
 from pteron.llm.candidates import Candidates
 from pteron.llm.grammar import MOST_CHARACTERS, REMEMBERED, Grammars, Source, TooComplex
+from pteron.llm.options import AnswerOptions
 from tests.llm.reciter import reciter
 from tests.llm.tiny_llama import tokenizer_json
 
@@ -134,7 +135,7 @@ def grammars() -> Iterator[Grammars]:
 
 
 def test_a_grammar_that_takes_too_long_is_stopped(grammars: Grammars) -> None:
-    wide = Source.of(WIDE, None, None)
+    wide = Source.of(AnswerOptions(schema=WIDE))
     assert wide
     with pytest.raises(InputError, match="schema took more than 2 s and was stopped: use a simpler schema"):
         grammars.compiled(wide)

@@ -289,8 +289,9 @@ def test_unsupported_options_are_refused(
 
 
 def test_values_out_of_range_are_refused(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.BadRequestError, match="top_p is 2"):
+    with pytest.raises(openai.BadRequestError, match="top_p is 2") as caught:
         client.chat.completions.create(model="tiny", messages=HELLO, top_p=2)
+    assert caught.value.param == "top_p"
 
 
 def test_a_prompt_beyond_the_context_is_refused(client: openai.OpenAI) -> None:

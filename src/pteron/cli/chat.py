@@ -18,18 +18,19 @@ from pteron.cli.chat_input import line_reader, read_message
 from pteron.cli.language import ModelSource, fetch_model, open_model, show
 from pteron.cli.output_places import prepare_file
 from pteron.cli.progress import PromptBar
-from pteron.cli.sampling_flags import Policy, SamplingFlags
+from pteron.cli.sampling_flags import Policy
 from pteron.cli.terminal import complain, console, grid, in_words, nbytes, plural
 from pteron.errors import InputError, PteronError
+from pteron.llm.options import Options
 
 if TYPE_CHECKING:
-    from pteron.llm import LanguageModel, Options, Piece, Stats
+    from pteron.llm import LanguageModel, Piece, Stats
 
 
 @sampling_flags.takes_sampling_flags
 def chat(
     model: language.Model,
-    flags: SamplingFlags,
+    options: Options,
     from_hub: language.FromHub = False,
     system: Annotated[
         str | None,
@@ -50,7 +51,6 @@ def chat(
 ) -> None:
     """Chat with a language model. /help lists the commands. Ctrl-C stops an answer; Ctrl-D quits."""
     prepare_file(session)
-    options = flags.options()
     options["context_policy"] = policy.value
     place = fetch_model(model, from_hub)
     source = ModelSource(place, tokenizer, data, device, context, kv_dtype, wait=not no_wait)

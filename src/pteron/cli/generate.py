@@ -14,7 +14,7 @@ import typer
 from pteron.cli import common, language, sampling_flags
 from pteron.cli.language import ModelSource, fetch_model, open_model, show
 from pteron.cli.progress import PromptBar, progress_console
-from pteron.cli.sampling_flags import Policy, SamplingFlags
+from pteron.cli.sampling_flags import Policy
 from pteron.cli.terminal import print_json
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _constraint = partial(typer.Option, rich_help_panel="Form of the answer")
 @sampling_flags.takes_sampling_flags
 def generate(
     model: language.Model,
-    flags: SamplingFlags,
+    options: dict[str, Any],
     from_hub: language.FromHub = False,
     prompt: Annotated[str | None, typer.Option("-p", "--prompt", help="The text to continue.")] = None,
     file: Annotated[
@@ -62,18 +62,17 @@ def generate(
     """Continue a prompt with a language model. Without -p and -f, the prompt is read from standard input."""
     text = _prompt(prompt, file)
     bar = PromptBar()
-    given = flags.options()
-    given["context_policy"] = policy.value
-    given["eos_token_id"] = [] if ignore_eos else None
-    given["on_prefill"] = bar
-    given["schema"] = _schema(schema) if schema else None
-    given["regex"] = regex
-    given["grammar"] = grammar.read_text(encoding="utf-8") if grammar else None
+    options["context_policy"] = policy.value
+    options["eos_token_id"] = [] if ignore_eos else None
+    options["on_prefill"] = bar
+    options["schema"] = _schema(schema) if schema else None
+    options["regex"] = regex
+    options["grammar"] = grammar.read_text(encoding="utf-8") if grammar else None
     place = fetch_model(model, from_hub)
     source = ModelSource(place, tokenizer, data, device, context, kv_dtype, wait=not no_wait)
     with open_model(source) as llm:
         asked: Any = [{"role": "user", "content": text}] if chat else text
-        stream = llm.stream(asked, allow_special=allow_special, **given)
+        stream = llm.stream(asked, allow_special=allow_special, **options)
         if as_json:
             from pteron.llm.generate import collect
 

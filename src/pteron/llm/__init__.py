@@ -8,24 +8,24 @@ Example:
     ```
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pteron.llm.chat_template import ChatTemplate
-from pteron.llm.compare import Comparison, compare
-from pteron.llm.context import ContextFull
-from pteron.llm.embedder import Embedder, load_embedder
-from pteron.llm.generate import Generation, Piece, Stream
-from pteron.llm.logprobs import TokenLogprob
-from pteron.llm.model import LanguageModel, load
-from pteron.llm.options import Options
-from pteron.llm.sampling import Sampler, Sampling
-from pteron.llm.session import Session
-from pteron.llm.stats import Stats
-from pteron.llm.tokenizer import Detokenizer, Tokenizer
-from pteron.llm.tools import CallDelta, ToolCall, ToolError
-
 if TYPE_CHECKING:
+    from pteron.llm.chat_template import ChatTemplate
+    from pteron.llm.comparison import Comparison, compare
+    from pteron.llm.context import ContextFull
+    from pteron.llm.embedder import Embedder, load_embedder
+    from pteron.llm.generate import Generation, Piece, Stream
     from pteron.llm.gguf import convert
+    from pteron.llm.logprobs import TokenLogprob
+    from pteron.llm.model import LanguageModel, load
+    from pteron.llm.options import Options, Sampling
+    from pteron.llm.sampling import Sampler
+    from pteron.llm.session import Session
+    from pteron.llm.stats import Stats
+    from pteron.llm.tokenizer import Detokenizer, Tokenizer
+    from pteron.llm.tools import CallDelta, ToolCall, ToolError
 
 __all__ = [
     "CallDelta",
@@ -54,12 +54,29 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import `convert` at first use: it needs packages that a model does not need to run."""
-    if name == "convert":
-        from pteron._util.extras import needs
+# Imported at first use: the command line reads the table of options, and needs nothing else at its start.
+_HOMES = {
+    "chat_template": "ChatTemplate",
+    "comparison": "Comparison compare",
+    "context": "ContextFull",
+    "embedder": "Embedder load_embedder",
+    "generate": "Generation Piece Stream",
+    "gguf": "convert",
+    "logprobs": "TokenLogprob",
+    "model": "LanguageModel load",
+    "options": "Options Sampling",
+    "sampling": "Sampler",
+    "session": "Session",
+    "stats": "Stats",
+    "tokenizer": "Detokenizer Tokenizer",
+    "tools": "CallDelta ToolCall ToolError",
+}
 
-        with needs("llm", "to convert a model"):
-            from pteron.llm.gguf import convert
-        return convert
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # else every name would have the type Any
+
+    def __getattr__(name: str) -> Any:
+        home = next((home for home, names in _HOMES.items() if name in names.split()), None)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value = getattr(import_module(f"{__name__}.{home}"), name)
+        return value

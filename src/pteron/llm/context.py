@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from pteron.errors import InputError
 from pteron.llm.chat_template import Message
-
-ContextPolicy: TypeAlias = Literal["stop", "shift"]
-POLICIES: tuple[ContextPolicy, ...] = ("stop", "shift")
 
 FREE = 1 / 4  # of the context, after old messages were dropped: it should not be full again at once
 

@@ -19,9 +19,10 @@ from pteron.llm.candidates import Candidates
 from pteron.llm.chat_template import Message
 from pteron.llm.context import ContextWindow
 from pteron.llm.decoder import Row, Segment
+from pteron.llm.grammar import Source
 from pteron.llm.logprobs import TokenLogprob, token_logprob
-from pteron.llm.options import AnswerOptions
-from pteron.llm.sampling import Sampler, Sampling
+from pteron.llm.options import AnswerOptions, Sampling
+from pteron.llm.sampling import Sampler
 from pteron.llm.session import Session
 from pteron.llm.session_pool import WaitCancelled
 from pteron.llm.stats import FinishReason, Stats
@@ -275,7 +276,7 @@ class Answer:
         breakers = model.tokens_containing(sampling.dry_breakers) if sampling.dry_multiplier else ()
         self._ends = options.ends(model.eos_ids)
         tools = model.tool_use(options)
-        source = tools.source if tools else options.source
+        source = tools.source if tools else Source.of(options)
         constraint = model.grammars.constraint(source, self._ends) if source else None
         self._sampler = Sampler(sampling, window.tokens, breakers, constraint)
         self._decoded = TextStream(model.tokenizer, options.stops, tools.shown if tools else frozenset())

@@ -27,6 +27,8 @@ from pteron.llm.tokenizer import Tokenizer, prompt_worker
 if TYPE_CHECKING:
     import llguidance
 
+    from pteron.llm.options import AnswerOptions
+
 Kind: TypeAlias = Literal["schema", "regex", "grammar", "tools"]
 
 MOST_CHARACTERS = 1 << 17
@@ -55,10 +57,10 @@ class Source:
         return self.explain(str(error)) if self.explain else f"{self.kind} cannot be used: {error}"
 
     @classmethod
-    def of(cls, schema: Any, regex: Any, grammar: Any) -> Source | None:
+    def of(cls, options: AnswerOptions) -> Source | None:
         """The one that is given. None if there is none."""
-        kinds: dict[Kind, Any] = {"schema": schema, "regex": regex, "grammar": grammar}
-        given = {kind: value for kind, value in kinds.items() if value is not None}
+        kinds: tuple[Kind, ...] = ("schema", "regex", "grammar")
+        given = {kind: value for kind in kinds if (value := getattr(options, kind)) is not None}
         if len(given) > 1:
             raise InputError(f"{' and '.join(given)} cannot be used together: give one of them")
         for kind, value in given.items():

@@ -26,12 +26,12 @@ from pteron.llm.decoder import Decoder
 from pteron.llm.generate import Generation, Piece, Prompt, Prompts, Stream, collect, is_many, is_messages
 from pteron.llm.grammar import Grammars, Source
 from pteron.llm.model_files import model_file
-from pteron.llm.options import AnswerOptions, Options, split
-from pteron.llm.sampling import Sampling
+from pteron.llm.options import AnswerOptions, Options, Sampling, split
 from pteron.llm.session import Session
 from pteron.llm.session_pool import SessionPool
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker
 from pteron.llm.tools import TemplateTurns, ToolError, ToolUse, family_of
+from pteron.llm.tools.definitions import ToolSelection
 
 
 def load(
@@ -246,16 +246,18 @@ class LanguageModel:
 
     def tool_use(self, options: AnswerOptions) -> ToolUse | None:
         """How an answer may use tools. None if it may not."""
-        selection = options.selected_tools
+        selection = ToolSelection.read(options.tools, options.tool_choice, options.parallel_tool_calls)
         if selection is None:
             return None
+        if options.regex is not None or options.grammar is not None:
+            raise ToolError("tools cannot be used together with regex or grammar: give one of them")
         return ToolUse(selection, self.tool_family, options.schema, self.tokenizer)
 
     def grammar_of(self, options: Options) -> Source | None:
         """The grammar that an answer with these options follows."""
         answer = split(options)[1]
         use = self.tool_use(answer)
-        return use.source if use else answer.source
+        return use.source if use else Source.of(answer)
 
     def _window(self, prompt: Prompt, options: AnswerOptions, allow_special: bool) -> ContextWindow:
         """A prompt as the part of it that is in the context."""

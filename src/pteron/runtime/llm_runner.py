@@ -23,7 +23,8 @@ from typing import ClassVar
 
 import pteron.llm
 from pteron.llm.decoder import Row
-from pteron.llm.sampling import Sampler, Sampling
+from pteron.llm.options import Sampling
+from pteron.llm.sampling import Sampler
 from pteron.llm.tokenizer import Detokenizer
 from pteron.runtime.executorch import RuntimeFailure, as_runtime_errors
 

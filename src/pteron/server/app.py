@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from pteron.errors import InputError
 from pteron.llm import Embedder, LanguageModel
-from pteron.llm.context import ContextPolicy
+from pteron.llm.options import ContextPolicy
 from pteron.server.bodies import Bodies
 from pteron.server.catalog import Catalog, Model, ModelFile
 from pteron.server.chat_page import page_routes

@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from pteron.llm.options import TABLE
+
 # Fields that change no answer, whatever their value is.
 HARMLESS = {
     "metadata", "user", "store", "service_tier", "safety_identifier", "prompt_cache_key",
@@ -28,23 +30,10 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "dynatemp_range": (None, 0),
     "ignore_eos": (None, False),
 }
-# Numbers of sampling that have the library's names, with their defaults here.
-NUMBERS = {
-    "temperature": 1.0,
-    "top_p": 1.0,
-    "min_p": 0.0,
-    "typical_p": 1.0,
-    "xtc_probability": 0.0,
-    "xtc_threshold": 0.1,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "dry_multiplier": 0.0,
-    "dry_base": 1.75,
-}
-_BOTH = NUMBERS.keys() | {
-    "model", "stream", "stream_options", "max_tokens", "n", "best_of", "stop", "seed", "top_k",
-    "repeat_penalty", "repetition_penalty", "repeat_last_n", "dry_allowed_length", "dry_penalty_last_n",
-    "logit_bias", "logprobs", "response_format",
+# The names in requests of the options that all kinds of requests take.
+SAMPLING = {name for option in TABLE.values() for name in option.names} - {"max_tokens"}
+_BOTH = SAMPLING | {
+    "model", "stream", "stream_options", "max_tokens", "n", "best_of", "logprobs", "response_format",
 }  # fmt: skip
 CHAT = _BOTH | {
     "messages", "max_completion_tokens", "top_logprobs", "tools", "tool_choice", "parallel_tool_calls",

@@ -12,7 +12,8 @@ from typing import Any, cast
 from pteron.llm import Options
 from pteron.llm.closed_schema import closed
 from pteron.llm.generate import Prompt
-from pteron.server.field_names import CHAT, COMPLETION, NUMBERS, UNSUPPORTED, first_unknown, similar_name
+from pteron.llm.options import TABLE
+from pteron.server.field_names import CHAT, COMPLETION, UNSUPPORTED, first_unknown, similar_name
 
 
 class ApiError(Exception):
@@ -191,22 +192,15 @@ def make_request(
     fields: Mapping[str, Any], prompts: tuple[Prompt, ...], own: Options, echo: bool = False
 ) -> Request:
     """`own` are the options that the two kinds of requests name differently."""
-    repetition = "repeat_penalty" if "repeat_penalty" in fields else "repetition_penalty"
     options: Any = {
         **own,
+        **_sampling(fields),
         "stop": _stops(fields.get("stop")),
-        **{name: _number(fields, name, default) for name, default in NUMBERS.items()},
-        "repetition_penalty": _number(fields, repetition, 1.0),
-        "top_k": integer(fields, "top_k", 0) or 0,
-        "penalty_last_n": _or(integer(fields, "repeat_last_n", -1), 64),
-        "dry_allowed_length": _or(integer(fields, "dry_allowed_length", 1), 2),
-        "dry_last_n": _or(integer(fields, "dry_penalty_last_n", -1), -1),
         "logit_bias": _biases(fields.get("logit_bias")),
-        "seed": integer(fields, "seed", 0),
         "schema": _schema(fields.get("response_format")),
     }
-    n = _or(integer(fields, "n", 1, MOST_ANSWERS), 1)
-    best_of = _or(integer(fields, "best_of", n, MOST_ANSWERS), n)
+    n = integer(fields, "n", 1, MOST_ANSWERS) or 1
+    best_of = integer(fields, "best_of", n, MOST_ANSWERS) or n
     stream = boolean(fields, "stream")
     if stream and best_of > n:
         raise ApiError(
@@ -275,30 +269,46 @@ def _biases(given: Any) -> dict[int, float]:
         raise ApiError(400, "logit_bias must be an object with a number for each token", param="logit_bias")
     if len(given) > MOST_BIASES or any(len(token) > 10 for token in given):
         raise ApiError(400, f"logit_bias takes at most {MOST_BIASES} tokens", param="logit_bias")
-    return {int(token): _number(given, token, 0.0) for token in given}
+    return {int(token): _number(given, token) or 0.0 for token in given}
 
 
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value
+def _sampling(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of `Sampling`."""
+    found: dict[str, Any] = {}
+    for option in TABLE.values():
+        if option.kind not in (int, float) or option.name == "max_new_tokens":
+            continue
+        name = next((name for name in option.names if fields.get(name) is not None), option.names[0])
+        value = integer(fields, name) if option.kind is int else _number(fields, name)
+        if value is not None and option.check and not option.check.holds(value):
+            raise ApiError(400, f"{name} is {value}: expected {option.check.expected}", param=name)
+        found[option.name] = option.sent if value is None else value
+    return found
 
 
-def _number(fields: Mapping[str, Any], name: str, default: float) -> float:
+def _number(fields: Mapping[str, Any], name: str) -> float | None:
     value = fields.get(name)
     if value is None:
-        return default
+        return None
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or abs(value) > LARGEST or math.isnan(value):
         raise ApiError(400, f"{name} must be a number", param=name)
     return float(value)
 
 
-def integer(fields: Mapping[str, Any], name: str, least: int, most: int = LARGEST) -> int | None:
+def integer(fields: Mapping[str, Any], name: str, least: int = -LARGEST, most: int = LARGEST) -> int | None:
     value = fields.get(name)
     if value is None:
         return None
     if type(value) is not int or not least <= value <= most:
-        wanted = f"of at least {least}" if most == LARGEST else f"from {least} to {most}"
-        raise ApiError(400, f"{name} must be an integer {wanted}", param=name)
+        wanted = (
+            ""
+            if least == -LARGEST
+            else f" of at least {least}"
+            if most == LARGEST
+            else f" from {least} to {most}"
+        )
+        raise ApiError(400, f"{name} must be an integer{wanted}", param=name)
     return value
 
 

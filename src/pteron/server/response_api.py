@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from pteron.server.field_names import SAMPLING
 from pteron.server.requests import (
     ApiError,
     Request,
@@ -32,23 +33,9 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "top_logprobs": (None, 0),
 }
 _OWN = {
-    "model",
-    "input",
-    "instructions",
-    "max_output_tokens",
-    "parallel_tool_calls",
-    "previous_response_id",
-    "store",
-    "stream",
-    "stream_options",
-    "temperature",
-    "text",
-    "tool_choice",
-    "tools",
-    "top_p",
-}
-# Options of sampling that OpenAI does not have.
-_SAMPLING = {"seed", "top_k", "min_p", "typical_p", "repetition_penalty", "repeat_penalty", "repeat_last_n"}
+    "model", "input", "instructions", "max_output_tokens", "parallel_tool_calls", "previous_response_id",
+    "store", "stream", "stream_options", "text", "tool_choice", "tools",
+}  # fmt: skip
 
 
 class ResponseReader:
@@ -59,7 +46,7 @@ class ResponseReader:
 
     def __call__(self, body: bytes) -> tuple[Request, Callable[[str], AnswerForm]]:
         fields = json_object(body)
-        check_names(fields, _OWN | _SAMPLING, _UNSUPPORTED)
+        check_names(fields, _OWN | SAMPLING, _UNSUPPORTED)
         messages = [*self._earlier(fields), *_input(fields.get("input"))]
         instructions = fields.get("instructions")
         if instructions is not None and not isinstance(instructions, str):
@@ -79,7 +66,7 @@ class ResponseReader:
     @staticmethod
     def _request(fields: Mapping[str, Any], prompt: list[dict[str, Any]]) -> Request:
         """As a request of /v1/chat/completions, with its names."""
-        chat = {name: fields.get(name) for name in ("model", "stream", "temperature", "top_p", *_SAMPLING)}
+        chat = {name: fields.get(name) for name in ("model", "stream", *SAMPLING)}
         chat = {name: value for name, value in chat.items() if value is not None}
         chat["response_format"] = _response_format(fields.get("text"))
         tools = {

@@ -27,8 +27,6 @@ from pteron.pte.vulkan import VkGraph
 DEFAULT_LENGTHS = 128, 2048  # tokens of a call, and of a context
 MOST_TEXTS, MOST_TOKENS = 32, 8192  # of a call of an embedder, unless a batch is given
 
-# Called with the share of the work that is done, from 0 to 1, and what is being done.
-
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
