@@ -101,7 +101,7 @@ answer([
 
 
 def test_constants_and_elements_are_read_by_the_rules_of_python(folder: Path) -> None:
-    constants = [(3, 3), (3, 4), (True, False), (2.5, 2.5000001), (None, 7)]
+    constants = [(3, 3), (3, 4), (True, False), (2.5, 2.5000001), (7, 7.5), ("a", "a"), (None, None)]
     elements = [(-1, 4), (-1, -2), (0, 1), (1, -1), (1, 3), (-1, -7)]
     cases: dict[str, Any] = {"constants": constants, "elements": elements, "flat": list(range(6))}
     wanted = []

@@ -40,6 +40,12 @@ def loaded(program, device):
         yield loaded
 
 
+class Chosen(nn.Module):
+    def forward(self, x, mode: str, y=None):
+        z = 2 * x if mode == "double" else 3 * x
+        return z if y is None else z + y
+
+
 @pytest.mark.parametrize("numbers", GOOD)
 def test_the_constants_themselves_are_accepted(loaded, numbers):
     np.testing.assert_array_equal(loaded(X.numpy(), *numbers), np.full((2, 3), 10, np.float32))
@@ -75,3 +81,31 @@ def test_inputs_and_reports_show_the_constants(loaded, program, tmp_path):
     with ProgramFile.open(path) as file:
         assert [port.value for port in inspect_method(file, "forward").inputs] == [None, 3, 2.5, True]
     assert "always 3" in pteron_cli("inspect", path).output
+
+
+def test_a_text_and_a_missing_input_are_constants(device):
+    """A program that was exported without an input cannot use one."""
+    made = pteron.export(Chosen(), (X, "double", None), partition=False)
+    with pteron.load(made.buffer, device=device) as loaded:
+        assert [str(info) for info in loaded.method().inputs[1:]] == ["mode: str = 'double'", "y: None"]
+        for values, why in (
+            (("triple", None), "mode was exported as the constant 'double', got 'triple'"),
+            ((None, None), "mode was exported as the constant 'double', got None"),
+            (("double", X), r"y was exported as the constant None, got tensor\("),
+            (("double", 7), "y was exported as the constant None, got 7"),
+        ):
+            with pytest.raises(pteron.InputError, match=why):
+                loaded(X, *values)
+        assert torch.equal(loaded(X, "double", None), 2 * X)
+        with pytest.raises(pteron.InputError, match="mode: str = 'double', y: None"):
+            loaded(X)
+        whole = [result for result in pteron.verify(loaded).results if result.op.startswith("output")]
+        assert [result.reference for result in whole] == ["ExecuTorch"]
+
+
+def test_executorch_refuses_a_value_for_a_missing_input(exported):
+    data = exported("missing_input", lambda: (Chosen(), (X, "double", None)), partitioner=False)
+    for runtime in (theirs.Runtime, ours.Runtime):
+        method = runtime.get().load_program(data).load_method("forward")
+        with pytest.raises((RuntimeError, pteron.InputError)):
+            method.execute([X, None, X])

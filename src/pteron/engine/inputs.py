@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import reprlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -31,7 +32,7 @@ class Inputs:
         names = self._names[len(inputs) :]
         if len(inputs) + len(named) == len(self._names) and named.keys() == set(names):
             return (*inputs, *(named[name] for name in names))
-        wanted = ", ".join(f"{p.name}: {p.host_type}{list(p.max_shape)}" for p in self._ports)
+        wanted = ", ".join(map(_described, self._ports))
         by_name = f" and {', '.join(named)} by name" if named else ""
         raise InputError(
             f"method '{self._method}' takes {len(self._ports)} inputs ({wanted}), got {len(inputs)}{by_name}"
@@ -62,16 +63,23 @@ class Inputs:
         return host.to_gpu(array, port.host_type, port.value.dtype, port.name, value)
 
 
+def _described(port: Port) -> str:
+    if isinstance(port.value, Tensor):
+        return f"{port.name}: {port.host_type}{list(port.max_shape)}"
+    constant = "" if port.value is None or isinstance(port.value, SymInt) else f" = {port.value!r}"
+    return f"{port.name}: {port.host_type}{constant}"
+
+
 def _check_constant(port: Port, value: Any) -> None:
     """An input that the exporter made a constant has no effect, so it must have this value."""
-    constant = port.value
-    if constant is None:  # nothing in the program reads it
+    constant: Any = port.value
+    if value is constant:
         return
     with suppress(TypeError, ValueError):  # not a number
-        if value == constant or math.isclose(value, constant, rel_tol=1e-6):  # type: ignore[arg-type]
+        if value == constant or math.isclose(value, constant, rel_tol=1e-6):
             return
     raise InputError(
-        f"{port.name} was exported as the constant {constant!r}, got {value!r}: "
+        f"{port.name} was exported as the constant {constant!r}, got {reprlib.repr(value)}: "
         "export the program again for another value"
     )
 

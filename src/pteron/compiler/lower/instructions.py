@@ -131,7 +131,8 @@ class Lowering(PlanValues):
             sizes = self.sizes.input(number, tuple(value.sizes))
             return Port(name, self.write_tensor(index), host, resizable, sizes)
         if value is None or isinstance(value, schema.Null):
-            return Port(name, None, "None", False)
+            text = self.names.text(number)
+            return Port(name, text, "None" if text is None else "str", False)
         return self._fixed_port(name, index)  # the exporter has put the value into the program
 
     def _output(self, number: int, index: int) -> Port:

@@ -1,6 +1,7 @@
 """The names of a program's inputs and outputs. ExecuTorch does not store them; `pteron.export` does.
 
-They are in a named data entry, as JSON: {"forward": {"inputs": ["x", "mask"], "outputs": ["output0"]}}.
+They are in a named data entry, as JSON: {"forward": {"inputs": ["x", "mode"], "outputs": ["output0"]}}.
+Arguments that are texts are in it, too: {"texts": {"1": "fast"}}.
 """
 
 from __future__ import annotations
@@ -27,12 +28,20 @@ class PortNames:
         stored = stored_json(file, ENTRY, plan.name)
         self._inputs = _checked(stored, "inputs", len(plan.inputs))
         self._outputs = _checked(stored, "outputs", len(plan.outputs))
+        self._texts = stored.get("texts", {})
+        if not isinstance(self._texts, dict) or not all(isinstance(t, str) for t in self._texts.values()):
+            raise FormatError(f"program: texts in {ENTRY} must be texts by the number of the input")
 
     def input(self, number: int) -> str:
         return self._inputs[number]
 
     def output(self, number: int) -> str:
         return self._outputs[number]
+
+    def text(self, number: int) -> str | None:
+        """The text that the exporter made a constant of an input. None: it is no text."""
+        text: str | None = self._texts.get(str(number))
+        return text
 
 
 def _checked(stored: dict[str, Any], kind: str, count: int) -> list[str]:

@@ -192,8 +192,11 @@ def plain_results(program: ExportedProgram) -> None:
         signature.out_spec = plain(signature.out_spec)
 
 
-def port_names(program: Any) -> dict[str, list[str]]:
-    """The names of the arguments, and of the outputs if the module returns a dictionary or a dataclass."""
+def port_names(program: Any) -> dict[str, Any]:
+    """The names of the arguments, and of the outputs if the module returns a dictionary or a dataclass.
+
+    Also the arguments that are texts: ExecuTorch stores None for them.
+    """
     signature = program.graph_signature
     inputs = [spec.arg for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT]
     outputs = pytree.tree_unflatten(range(len(signature.user_outputs)), program.call_spec.out_spec)
@@ -202,11 +205,13 @@ def port_names(program: Any) -> dict[str, list[str]]:
     names = {"inputs": [arg.name for arg in inputs]}
     if isinstance(outputs, Mapping) and all(isinstance(number, int) for number in outputs.values()):
         names["outputs"] = sorted(outputs, key=lambda name: outputs[name])
-    return {
+    stored: dict[str, Any] = {
         kind: found
         for kind, found in names.items()
         if all(map(is_name, found)) and len(set(found)) == len(found)
     }
+    texts = {n: arg.value for n, arg in enumerate(inputs) if isinstance(getattr(arg, "value", None), str)}
+    return stored | ({"texts": texts} if texts else {})
 
 
 @functools.cache

@@ -75,7 +75,9 @@ def _outcome(runtime: Any, program: bytes | str, data_path: str | None, calls: A
 
 
 def _inputs(given: Any) -> list[Any]:
-    return [_as_torch(*value) if isinstance(value, tuple) else value for value in given]
+    """A text is None in the file: only `pteron.export` stores it."""
+    known = [None if isinstance(value, str) else value for value in given]
+    return [_as_torch(*value) if isinstance(value, tuple) else value for value in known]
 
 
 def _as_torch(array: np.ndarray[Any, Any], dtype: str) -> torch.Tensor:
