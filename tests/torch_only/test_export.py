@@ -199,6 +199,25 @@ def test_functions_arguments_by_name_and_dictionaries() -> None:
     torch.testing.assert_close((product, total), (a * a, a + 1))
 
 
+def test_inputs_with_one_example_stay_apart() -> None:
+    """torch.export takes equal tensors for one input, and a weight for no input at all."""
+    module = nn.Linear(4, 4, bias=False)
+
+    def forward(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return 2 * x + y + weight + module.weight
+
+    module.forward = forward  # type: ignore[method-assign]
+    example = torch.randn(4, 4)
+    made = pteron.export(module, (example, example, module.weight), partition=False)
+    given = torch.randn(4, 4), torch.randn(4, 4), torch.randn(4, 4)
+    (got,) = Runtime.get().load_program(made.buffer).load_method("forward").execute(given)
+    torch.testing.assert_close(got, forward(*given))
+    module.forward = lambda x, y: y + x  # type: ignore[method-assign]
+    of_torch = torch.export.export(module, (example, example))
+    assert "nothing reads x: its values have no effect" in str(pteron.export(of_torch).report)
+    assert "nothing reads" not in str(made.report)
+
+
 def test_a_method_of_a_module() -> None:
     module = Mlp().eval()
     made = pteron.export(module.up.forward, (torch.randn(2, WIDTH),), partition=False)

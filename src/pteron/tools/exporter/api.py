@@ -128,8 +128,8 @@ def export(
                 bits = QUANTIZATIONS[quantize]
                 ready, layers = prepare.quantize_weights(ready, bits, group_size, symmetric)
                 kept += layers
-            named = dict(named_examples.get(name) or {})
-            sources[name] = lowering.MethodSource(ready, tuple(inputs), named, shapes.get(name))
+            given, named = prepare.distinct(ready, (tuple(inputs), dict(named_examples.get(name) or {})))
+            sources[name] = lowering.MethodSource(ready, given, named, shapes.get(name))
         lowered = lowering.lower(
             sources,
             options=dict(compile_options or {}) if partition else None,

@@ -57,7 +57,7 @@ class Lowered:
     reasons: Reasons
     changed: tuple[str, ...] = ()  # sizes whose maximum is not the one that was asked for
     partitioner_error: str | None = None  # why nothing is delegated, where that was wanted
-    notes: tuple[str, ...] = ()  # sizes without a maximum
+    notes: tuple[str, ...] = ()  # sizes without a maximum, inputs without an effect
     etrecord: Any = None  # ExecuTorch's record of the export, if it was asked for
 
 
@@ -102,7 +102,9 @@ def _attempt(
     """Export and lower. `checked`: with ExecuTorch's check, which refuses some dtypes that Pteron has."""
     with torch.no_grad():
         programs = {name: _exported(source) for name, source in sources.items()}
-        notes = [note for program in programs.values() for note in bound_sizes(program)]
+        notes = [
+            note for program in programs.values() for note in (*bound_sizes(program), *unread_inputs(program))
+        ]
         shapes = {name: source.dynamic_shapes for name, source in sources.items()}
         try:
             made = _lower_programs(programs, shapes, options, constant_methods, etrecord, checked)
@@ -173,6 +175,14 @@ def mended(common: set[str]) -> Iterator[None]:
     """ExecuTorch without the problems that change a program. `common`: buffers of several methods."""
     with sizes_stay_dynamic(), bounds_stay(), equal_outputs_stay(), buffers_outside(common):
         yield
+
+
+def unread_inputs(program: ExportedProgram) -> Iterator[str]:
+    """A note for each tensor that has no effect. It may have been exported with another input's example."""
+    inputs = set(program.graph_signature.user_inputs)
+    for node in program.graph.find_nodes(op="placeholder"):
+        if node.name in inputs and isinstance(node.meta["val"], torch.Tensor) and not node.users:
+            yield f"nothing reads {node.name}: its values have no effect"
 
 
 def plain_results(program: ExportedProgram) -> None:

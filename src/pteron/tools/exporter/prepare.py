@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 from torchao.quantization.granularity import PerGroup
 from torchao.quantization.quant_api import IntxWeightOnlyConfig, quantize_
 from torchao.quantization.quant_primitives import MappingType
@@ -55,6 +56,24 @@ def copy_for_export(module: nn.Module) -> nn.Module:
     """A copy in evaluation mode. It shares the tensors, which are never written, so it needs no memory."""
     tensors = itertools.chain(module.parameters(), module.buffers())
     return copy.deepcopy(module, {id(tensor): tensor for tensor in tensors}).eval()
+
+
+def distinct(module: nn.Module | ExportedProgram, examples: Any) -> Any:
+    """Examples of which none is the same tensor as another one or a weight.
+
+    torch.export takes equal tensors for one input. The program would then ignore the others.
+    """
+    if isinstance(module, ExportedProgram):
+        return examples
+    seen = {id(tensor) for tensor in itertools.chain(module.parameters(), module.buffers())}
+
+    def own(example: Any) -> Any:
+        if isinstance(example, Tensor) and id(example) in seen:
+            return example.detach().clone()
+        seen.add(id(example))
+        return example
+
+    return pytree.tree_map(own, examples)
 
 
 def quantize_weights(
