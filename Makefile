@@ -1,5 +1,5 @@
 # `make demo` and `make test` set up everything they need (see scripts/setup.sh).
-.PHONY: demo quick test test-all cluster conformance soak zoo fuzz differential check-op docs site bench
+.PHONY: demo quick test test-all cluster optimum conformance soak zoo fuzz differential check-op docs site bench
 .PHONY: gpu-model gpu-baseline lint format setup clean
 
 PY := .venv/bin/python
@@ -23,19 +23,24 @@ smoke:
 	@$(PY) -m pytest -q -n 0 $(SMOKE)
 
 test: setup lint
-	$(PYTEST) -m "not slow and not conformance and not cluster"
+	$(PYTEST) -m "not slow and not conformance and not own_venv"
 	$(PUBLIC) tests/gpu_only/test_submit.py tests/gpu_only/test_interrupts.py \
 		"tests/dynamic_shape/test_replay.py::test_results_equal_torch_at_every_live_shape[rope]"
 
 test-all: setup lint
-	$(PYTEST) -m "not cluster"
+	$(PYTEST) -m "not own_venv"
 	$(PUBLIC) tests/gpu_only tests/dynamic_shape
-	@$(MAKE) cluster
+	@$(MAKE) cluster optimum
 
 # The tests with real Ray, Spark and Dask, which need 1 GB of packages.
 cluster: setup
-	@bash scripts/cluster.sh
-	.venv-cluster/bin/python -m pytest -q -m cluster tests/cluster
+	@bash scripts/own_venv.sh cluster
+	.venv-cluster/bin/python -m pytest -q tests/cluster
+
+# Models that optimum-executorch exports and runs: on ExecuTorch, and on Pteron.
+optimum: setup
+	@bash scripts/own_venv.sh optimum
+	.venv-optimum/bin/python -m pytest -q tests/optimum
 
 # All tests of ExecuTorch's own WebGPU backend.
 conformance: setup

@@ -27,7 +27,7 @@ def main() -> int:
     print("the tests nearest to the change, then tests/pure:", *chosen, sep="\n  ")
     print(f"left out: {len(left_out)} test files that are farther away; `make test` runs them", flush=True)
     workers = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]  # else the largest files come first
-    marked = ["-m", "not slow and not conformance and not cluster"]
+    marked = ["-m", "not slow and not conformance and not own_venv"]
     skipped = [] if any(path.endswith(".wgsl") for path in changed) else [f"--ignore={OTHER_COMPILER}"]
     options = ["-q", *workers, *marked, *skipped, "-p", "tests.quick"]
     return subprocess.run(

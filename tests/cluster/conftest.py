@@ -1,4 +1,4 @@
-"""Ray, Spark and Dask on this machine. All tests here have the marker `cluster`: see scripts/cluster.sh."""
+"""Ray, Spark and Dask on this machine. All tests here have the marker `own_venv`: see scripts/own_venv.sh."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMBERS = [(7 * n) % 10 for n in range(COUNT)]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.cluster)
+            item.add_marker(pytest.mark.own_venv)
 
 
 @pytest.fixture(scope="session")
