@@ -15,7 +15,7 @@ from functools import cache
 from random import Random
 from typing import Any, get_args, get_type_hints
 
-from pteron.pte import schema, vulkan, xnnpack
+from pteron.pte import schema, vulkan, xnnpack, xnnpack_graph
 from pteron.pte.container import file_chunks, parts_of, place
 from pteron.pte.file import ProgramFile
 from pteron.pte.flat import encode
@@ -44,7 +44,7 @@ FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, 1e38, 1e308, float("inf"), float("-i
 ROUNDS = 20  # attempts to encode, before a mutant is left as it is
 
 # Delegates have a header of the same form, and then a graph.
-DelegateGraph = vulkan.VkGraph | xnnpack.XnnGraph
+DelegateGraph = vulkan.VkGraph | xnnpack_graph.XnnGraph
 FORMATS: dict[bytes, Any] = {b"VH00": vulkan, b"XH00": xnnpack}
 
 Path = tuple[str | int, ...]
@@ -225,7 +225,7 @@ def _tuple(items: tuple[Any, ...], rng: Random, corpus: Corpus) -> tuple[Any, ..
 def _record(value: Any, rng: Random, corpus: Corpus, tree: Any, path: Path) -> Any:
     """Another record of the same class, or of another class that the field takes, too."""
     others = [cls for cls in _alternatives(tree, path) if cls in corpus.records]
-    if others and rng.random() < 0.5 and type(value).__module__ != xnnpack.__name__:
+    if others and rng.random() < 0.5 and type(value).__module__ != xnnpack_graph.__name__:
         kinds = vulkan if type(value).__module__ == vulkan.__name__ else schema
         special = (
             kinds.Int(rng.choice(INTEGERS)),

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 import pteron
 from pteron.engine.devices.opening import Device
-from pteron.pte import program_chunks, schema, xnnpack
+from pteron.pte import program_chunks, schema, xnnpack, xnnpack_graph
 from pteron.pte.file import ProgramFile
 
 Args = Sequence[torch.Tensor]
@@ -243,8 +243,8 @@ def step_of(data: bytes) -> float:
     return max(
         value.quant_params.scale
         for value in values
-        if isinstance(value, xnnpack.XnnQuantizedTensor)
-        and isinstance(value.quant_params, xnnpack.PerTensorQuant)
+        if isinstance(value, xnnpack_graph.XnnQuantizedTensor)
+        and isinstance(value.quant_params, xnnpack_graph.PerTensorQuant)
         and not value.tensor_value.constant_buffer_idx
     )
 
@@ -349,12 +349,14 @@ def test_nodes_that_cannot_run_are_named() -> None:
     with ProgramFile.open(data) as file:
         (delegate,) = file.plan("forward").delegates
         graph = xnnpack.read_delegate(file.delegate_blob(delegate)).graph
-        pool = next(n for n, item in enumerate(graph.nodes) if isinstance(item.node, xnnpack.MaxPooling2d))
+        pool = next(
+            n for n, item in enumerate(graph.nodes) if isinstance(item.node, xnnpack_graph.MaxPooling2d)
+        )
         ids = graph.nodes[pool].node
-        odd = xnnpack.ArgMaxPooling2d(
+        odd = xnnpack_graph.ArgMaxPooling2d(
             input_id=ids.input_id, output_value_id=ids.output_id, output_index_id=ids.output_id
         )
-        nodes = (*graph.nodes[:pool], xnnpack.XnnNode(odd), *graph.nodes[pool + 1 :])
+        nodes = (*graph.nodes[:pool], xnnpack_graph.XnnNode(odd), *graph.nodes[pool + 1 :])
         blob = xnnpack.write_delegate(replace(graph, nodes=nodes))
         where = schema.BackendDelegateDataReference(schema.DataLocation.INLINE, 0)
         plan = replace(file.plan("forward"), delegates=(replace(delegate, processed=where),))

@@ -42,7 +42,7 @@ from pteron.compiler.lower.plan_values import PlanValues, host_type
 from pteron.compiler.lower.quantized_kernels import mixed_product, quantized_sum
 from pteron.compiler.lower.xnnpack_quantized import QuantizedInlining
 from pteron.errors import FormatError, UnsupportedError
-from pteron.pte import schema, vulkan, xnnpack
+from pteron.pte import schema, vulkan, xnnpack, xnnpack_graph
 from pteron.pte.bytesource import ByteSource, Region
 from pteron.pte.file import ProgramFile
 
@@ -194,8 +194,8 @@ class Lowering(PlanValues):
             return [arg for _, arg in pairs], writes
         if isinstance(opened, xnnpack.XnnDelegate):
             return (
-                opened.arguments(call.args, xnnpack.EXTERNAL_INPUT),
-                opened.arguments(call.args, xnnpack.EXTERNAL_OUTPUT),
+                opened.arguments(call.args, xnnpack_graph.EXTERNAL_INPUT),
+                opened.arguments(call.args, xnnpack_graph.EXTERNAL_OUTPUT),
             )
         return [], []
 

@@ -18,20 +18,14 @@ from typing import Any
 from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ir.values import Arg, Constant, Tensor, ValueId
 from pteron.compiler.lower.builder import CAST
-from pteron.compiler.lower.xnnpack_nodes import (
-    NCHW,
-    TRANSPOSED_WEIGHT,
-    Held,
-    XnnInlining,
-    equal_padding,
-    plain,
-)
+from pteron.compiler.lower.xnnpack_nodes import TRANSPOSED_WEIGHT, XnnInlining, equal_padding
+from pteron.compiler.lower.xnnpack_values import NCHW, Held, plain
 from pteron.compiler.ops.elementwise import nearest_f32
 from pteron.errors import FormatError, UnsupportedError
-from pteron.pte import xnnpack as xnn
+from pteron.pte import xnnpack_graph as xnn
 from pteron.pte.bytesource import ByteSource
 from pteron.pte.schema import ScalarType
-from pteron.pte.xnnpack import XnnDataType
+from pteron.pte.xnnpack_graph import XnnDataType
 
 QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
 DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
