@@ -61,7 +61,7 @@ def _cells(speeds: Speeds, counts: list[int]) -> Iterator[str]:
 
 
 def _pteron(model: Path, options: argparse.Namespace) -> Speeds:
-    with pteron.llm.load(model, segments=max(options.counts)) as llm:
+    with pteron.llm.load(model, parallel=max(options.counts)) as llm:
         rows = ParallelRunner(llm).measure(options.counts, options.tokens, DEPTH, options.repetitions)
         return {row.conversations: row.per_cpu_second for row in rows}
 

@@ -27,7 +27,7 @@ class Script:
         self.eos_ids = frozenset([end])
         self.context_length = 10_000
         self.max_length = 64
-        self.segments = 1
+        self.parallel = 1
         self.slots = None
         self.free_states = None
         self.kv_nbytes = 0

@@ -20,10 +20,10 @@ LONG = "the quick brown fox jumps over the lazy dog, " * 2
 
 
 @pytest.fixture(params=[1, 4])
-def segments(llm: LanguageModel, request: pytest.FixtureRequest) -> Iterator[int]:
+def parallel(llm: LanguageModel, request: pytest.FixtureRequest) -> Iterator[int]:
     """The batch takes turns, or divides a call among four."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(llm.decoder, "segments", request.param)
+        patch.setattr(llm.decoder, "parallel", request.param)
         yield request.param
 
 
@@ -55,7 +55,7 @@ def tokens(items: list[Piece | Exception]) -> list[int | None]:
     return [item.token for item in items if isinstance(item, Piece)]
 
 
-@pytest.mark.usefixtures("segments")
+@pytest.mark.usefixtures("parallel")
 def test_many_prompts_are_answered_as_one_by_one(llm: LanguageModel) -> None:
     want = [llm.session().generate(prompt, **ANSWER) for prompt in PROMPTS]
     got = llm.generate(PROMPTS, **ANSWER)
@@ -67,13 +67,13 @@ def test_many_prompts_are_answered_as_one_by_one(llm: LanguageModel) -> None:
     assert [answer.tokens for answer in as_tokens] == [answer.tokens for answer in want]
 
 
-def test_pieces_of_many_come_as_they_are_made(llm: LanguageModel, segments: int) -> None:
+def test_pieces_of_many_come_as_they_are_made(llm: LanguageModel, parallel: int) -> None:
     pieces = list(llm.stream_many(PROMPTS, **ANSWER))
     for number, prompt in enumerate(PROMPTS):
         text = "".join(piece.text for index, piece in pieces if index == number)
         assert text == llm.session().generate(prompt, **ANSWER).text
     first = [index for index, _ in pieces[:4]]
-    assert first == [0, 0, 0, 0] if segments == 1 else {0, 1} <= set(first)
+    assert first == [0, 0, 0, 0] if parallel == 1 else {0, 1} <= set(first)
 
 
 def test_an_answer_that_is_dropped_frees_all_sessions(llm: LanguageModel) -> None:
@@ -92,8 +92,8 @@ def test_what_is_not_a_list_of_prompts_is_refused(llm: LanguageModel) -> None:
         llm.generate(["a", ""], **ANSWER)
 
 
-@pytest.mark.parametrize("segments", [4], indirect=True)
-def test_answers_and_prompts_share_a_call(llm: LanguageModel, segments: int, rows: list[list[int]]) -> None:
+@pytest.mark.parametrize("parallel", [4], indirect=True)
+def test_answers_and_prompts_share_a_call(llm: LanguageModel, parallel: int, rows: list[list[int]]) -> None:
     batch = Batch(llm)
     first, second = (llm.session().stream(prompt, **ANSWER) for prompt in ("hello", LONG))
     batch.add(first)
@@ -106,9 +106,9 @@ def test_answers_and_prompts_share_a_call(llm: LanguageModel, segments: int, row
     assert all(sum(call) <= MAX_LENGTH for call in rows)
 
 
-@pytest.mark.parametrize("segments", [4], indirect=True)
+@pytest.mark.parametrize("parallel", [4], indirect=True)
 def test_the_pace_limits_the_rows_of_prompts(
-    llm: LanguageModel, segments: int, rows: list[list[int]], monkeypatch: pytest.MonkeyPatch
+    llm: LanguageModel, parallel: int, rows: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pace = Pace(MAX_LENGTH)
     pace.rows = 5
@@ -117,7 +117,7 @@ def test_the_pace_limits_the_rows_of_prompts(
     assert max(sum(count for count in call if count > 1) for call in rows) == 5
 
 
-@pytest.mark.usefixtures("segments")
+@pytest.mark.usefixtures("parallel")
 def test_a_new_prompt_is_read_before_more_of_a_long_one(llm: LanguageModel) -> None:
     batch = Batch(llm)
     batch.add(llm.session().stream(LONG, **ANSWER))
@@ -128,7 +128,7 @@ def test_a_new_prompt_is_read_before_more_of_a_long_one(llm: LanguageModel) -> N
     batch.close()
 
 
-@pytest.mark.usefixtures("segments")
+@pytest.mark.usefixtures("parallel")
 def test_a_prompt_that_another_is_reading_is_read_once(llm: LanguageModel, rows: list[list[int]]) -> None:
     llm.sessions.close()
     beginning = llm.encode(LONG)
@@ -151,7 +151,7 @@ def test_a_session_keeps_its_conversation_if_another_has_the_same_beginning(llm:
     assert llm.generate(talk, max_new_tokens=1).stats.cached_tokens == len(talk)
 
 
-@pytest.mark.usefixtures("segments")
+@pytest.mark.usefixtures("parallel")
 @pytest.mark.parametrize("steps", [0, 1, 7])
 def test_a_cancelled_stream_leaves_at_the_next_step(llm: LanguageModel, steps: int) -> None:
     llm.sessions.close()
@@ -169,7 +169,7 @@ def test_a_cancelled_stream_leaves_at_the_next_step(llm: LanguageModel, steps: i
     assert stays.stats.generated_tokens == 9
 
 
-@pytest.mark.usefixtures("segments")
+@pytest.mark.usefixtures("parallel")
 def test_a_stream_that_fails_fails_alone(llm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     good, bad, worse = (llm.session().stream(prompt, **ANSWER) for prompt in PROMPTS[:3])
     choose, together = Sampler.choose_from, llm.decoder.logits_many

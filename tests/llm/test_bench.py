@@ -109,7 +109,7 @@ def test_rates_are_tokens_per_second():
 class Segments(Recorder):
     """The same, for several conversations in a call."""
 
-    segments = 3
+    parallel = 3
 
     def logits_many(self, segments):
         self.calls.append([(segment.position, len(segment.tokens)) for segment in segments])

@@ -15,7 +15,7 @@ from pteron.llm.decoder import Segment
 from tests.llm.tiny_llama import tokenizer_json
 from tests.llm.tiny_models import Tiny, write_gguf
 
-SEGMENTS = 8
+PARALLEL = 8
 ANSWER: Any = {"max_new_tokens": 12, "eos_token_id": []}
 
 
@@ -33,7 +33,7 @@ def many(
     else:
         path = request.getfixturevalue("stock") / "model.pte"
         tokenizer = Tokenizer(tokenizer_json())
-    with pteron.llm.load(path, device=device, tokenizer=tokenizer, segments=SEGMENTS) as model:
+    with pteron.llm.load(path, device=device, tokenizer=tokenizer, parallel=PARALLEL) as model:
         yield model
 
 
@@ -48,7 +48,7 @@ def prompts(many: LanguageModel) -> list[list[int]]:
 
 
 def test_eight_at_once_write_what_each_writes_alone(many: LanguageModel, prompts: list[list[int]]) -> None:
-    assert many.decoder.segments == SEGMENTS
+    assert many.decoder.parallel == PARALLEL
     want = []
     for prompt in prompts:
         many.sessions.close()
@@ -60,7 +60,7 @@ def test_eight_at_once_write_what_each_writes_alone(many: LanguageModel, prompts
         patch.setattr(many.decoder, "logits_many", lambda parts: calls.append(len(parts)) or together(parts))
         got = [answer.tokens for answer in many.generate(prompts, **ANSWER)]
     assert got == want
-    assert max(calls) == SEGMENTS
+    assert max(calls) == PARALLEL
 
 
 def test_a_failed_call_changes_no_conversation(many: LanguageModel, prompts: list[list[int]]) -> None:
@@ -82,9 +82,9 @@ def test_a_failed_call_changes_no_conversation(many: LanguageModel, prompts: lis
 
 
 def test_an_idle_session_makes_room_for_a_new_one(many: LanguageModel, prompts: list[list[int]]) -> None:
-    many.generate(prompts[:SEGMENTS], **ANSWER)
-    assert len(many.sessions) == SEGMENTS
-    sessions = [many.session() for _ in range(SEGMENTS)]
+    many.generate(prompts[:PARALLEL], **ANSWER)
+    assert len(many.sessions) == PARALLEL
+    sessions = [many.session() for _ in range(PARALLEL)]
     assert len(many.sessions) == 0
     sessions.append(many.session())  # it takes the KV state of one that is not answering
     for session in sessions:
@@ -92,10 +92,10 @@ def test_an_idle_session_makes_room_for_a_new_one(many: LanguageModel, prompts: 
     assert len(many.generate(prompts, **ANSWER)) == len(prompts)
 
 
-def test_memory_limits_the_segments(many: LanguageModel, device: Device) -> None:
+def test_memory_limits_the_conversations(many: LanguageModel, device: Device) -> None:
     assert many.origin is not None
     source, options = many.origin.args
     limit = 3 * many.decoder.kv_nbytes + 1
     with pteron.llm.load(source, **{**options, "device": device, "kv_memory": limit}) as fewer:
-        assert (fewer.decoder.segments, fewer.decoder.slots) == (3, 3)
+        assert (fewer.decoder.parallel, fewer.decoder.slots) == (3, 3)
         assert fewer.decoder.kv_nbytes == many.decoder.kv_nbytes

@@ -311,9 +311,9 @@ def test_greedy_texts_are_those_of_one_conversation_after_another(model_folder: 
     path = model_folder / "model.pte"
     with (
         pteron.llm.load(path, device=device) as one,
-        pteron.llm.load(path, device=device, segments=len(prompts)) as many,
+        pteron.llm.load(path, device=device, parallel=len(prompts)) as many,
     ):
-        assert many.decoder.segments == len(prompts)
+        assert many.decoder.parallel == len(prompts)
         expected = [one.generate(prompt, max_new_tokens=12, temperature=0).tokens for prompt in prompts]
         found = many.generate(prompts, max_new_tokens=12, temperature=0)
         assert [generation.tokens for generation in found] == expected

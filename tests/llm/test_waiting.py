@@ -15,7 +15,7 @@ from pteron.errors import PteronError
 from pteron.llm import LanguageModel
 from tests.llm.tiny_models import Tiny, write_gguf
 
-SEGMENTS = 2
+PARALLEL = 2
 ANSWER: Any = {"max_new_tokens": 6, "eos_token_id": []}
 PROMPTS = [[5, 9, 2, 7], [11, 3, 8], [1, 2, 3, 4, 5], [21, 4], [17, 30, 6]]
 
@@ -25,7 +25,7 @@ def model(device: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp("waiting")
     source = write_gguf(folder / "tiny.gguf", Tiny("llama"))
     pteron.llm.convert(source, folder / "tiny.pte", max_seq_len=16)
-    with pteron.llm.load(folder / "tiny.pte", device=device, segments=SEGMENTS) as model:
+    with pteron.llm.load(folder / "tiny.pte", device=device, parallel=PARALLEL) as model:
         yield model
 
 
@@ -33,7 +33,7 @@ def model(device: Device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def two(model: LanguageModel) -> Iterator[LanguageModel]:
     """A model for two conversations, both free."""
     model.sessions.close()
-    assert model.decoder.free_states == SEGMENTS
+    assert model.decoder.free_states == PARALLEL
     yield model
     model.sessions.close()
 

@@ -86,8 +86,8 @@ def test_answers_are_the_same_alone_and_together(device: Device, tokenizer: Path
     path = xnnpack_llamas.path(name)
     with pteron.llm.load(path, tokenizer=tokenizer, device=device, kv_dtype="f32") as llm:
         alone = [llm.generate(prompt, max_new_tokens=8) for prompt in PROMPTS]
-    with pteron.llm.load(path, tokenizer=tokenizer, device=device, kv_dtype="f32", segments=3) as llm:
-        assert llm.decoder.segments == 3
+    with pteron.llm.load(path, tokenizer=tokenizer, device=device, kv_dtype="f32", parallel=3) as llm:
+        assert llm.decoder.parallel == 3
         together = llm.generate(PROMPTS, max_new_tokens=8)
     assert [answer.tokens for answer in together] == [answer.tokens for answer in alone]
 

@@ -18,7 +18,7 @@ def test_a_step_keeps_its_limits(wanted: list[int], limits: StepLimits) -> None:
     given_rows = rows_of_step(wanted, limits)
     assert len(given_rows) == len(wanted)
     assert all(0 <= count <= want for count, want in zip(given_rows, wanted, strict=True))
-    assert sum(count > 0 for count in given_rows) <= limits.segments
+    assert sum(count > 0 for count in given_rows) <= limits.conversations
     assert sum(given_rows) <= limits.rows
     of_prompts = [count for count, want in zip(given_rows, wanted, strict=True) if want > 1]
     assert sum(of_prompts) <= limits.prompt_rows
@@ -32,7 +32,7 @@ def test_the_one_that_waited_longest_is_always_served(wanted: list[int], limits:
 @given(WANTED, LIMITS)
 def test_with_room_for_all_every_answer_gets_its_row(wanted: list[int], limits: StepLimits) -> None:
     room = len(wanted) + 1
-    limits = StepLimits(max(limits.segments, room), max(limits.rows, room), limits.prompt_rows)
+    limits = StepLimits(max(limits.conversations, room), max(limits.rows, room), limits.prompt_rows)
     given_rows = rows_of_step(wanted, limits)
     assert all(count == 1 for count, want in zip(given_rows, wanted, strict=True) if want == 1)
     # A prompt waits only if the conversations before it have used the rows of the step, or those for prompts.
@@ -62,7 +62,7 @@ def test_every_row_is_run_once_in_order_and_nobody_starves(
 
 
 def test_a_short_prompt_is_read_beside_a_long_one() -> None:
-    limits = StepLimits(segments=8, rows=128, prompt_rows=32)
+    limits = StepLimits(conversations=8, rows=128, prompt_rows=32)
     assert rows_of_step([1, 1, 20, 980], limits) == [1, 1, 20, 12]
     assert rows_of_step([980, 1, 20, 1], limits) == [32, 1, 0, 1]
     assert rows_of_step([980, 1, 1, 1], StepLimits(8, 16, 100)) == [13, 1, 1, 1]

@@ -404,7 +404,7 @@ def test_an_answer_that_the_server_cuts_is_an_error(llm: LanguageModel) -> None:
 def test_a_terminated_server_finishes_its_answers(llm: LanguageModel) -> None:
     """Also those that wait. New requests are refused."""
     ask: dict[str, Any] = {"model": "x", "prompt": ignoring_the_end(llm), "max_tokens": 40, "temperature": 0}
-    with running_server(llm, sessions=1) as server, ThreadPoolExecutor() as threads:
+    with running_server(llm, parallel=1) as server, ThreadPoolExecutor() as threads:
         client = client_of(f"http://127.0.0.1:{server.config.port}")
         chunks = client.completions.create(**ask, stream=True)
         next(chunks)

@@ -17,7 +17,7 @@ from pteron.engine.devices.opening import Device
 from pteron.llm import LanguageModel
 from tests.server.running import idle, running, wait_until
 
-CLIENTS, PROMPTS, SESSIONS, QUEUE = 200, 40, 8, 60
+CLIENTS, PROMPTS, PARALLEL, QUEUE = 200, 40, 8, 60
 
 
 async def ask(client: httpx.AsyncClient, number: int, wants: list[str]) -> str:
@@ -55,8 +55,8 @@ async def all_at_once(url: str, wants: list[str]) -> Counter[str]:
 @pytest.fixture(scope="module")
 def batched(model_folder: Path, device: Device) -> Iterator[LanguageModel]:
     """A model that runs all sessions in one call."""
-    with pteron.llm.load(model_folder / "model.pte", device=device, segments=SESSIONS) as model:
-        assert model.decoder.segments == SESSIONS
+    with pteron.llm.load(model_folder / "model.pte", device=device, parallel=PARALLEL) as model:
+        assert model.decoder.parallel == PARALLEL
         yield model
 
 
@@ -64,9 +64,9 @@ def test_two_hundred_clients_get_their_own_answers(llm: LanguageModel, batched: 
     alone = llm.session()
     wants = [alone.generate(prompt(number), max_new_tokens=5).text for number in range(PROMPTS)]
     assert len(set(wants)) > 10  # an answer to another prompt would be seen
-    with running(batched, sessions=SESSIONS, queue=QUEUE) as url:
+    with running(batched, parallel=PARALLEL, queue=QUEUE) as url:
         became = asyncio.run(all_at_once(url, wants))
         wait_until(lambda: idle(url))
     assert set(became) <= {"right", "left", "refused"}, became
     # Nobody is refused before all places are taken.
-    assert became["right"] + became["left"] >= SESSIONS + QUEUE
+    assert became["right"] + became["left"] >= PARALLEL + QUEUE

@@ -18,11 +18,11 @@ def ask(client: openai.OpenAI) -> str:
     return answer.choices[0].message.content or ""
 
 
-@pytest.mark.parametrize("segments", [1, 4])
+@pytest.mark.parametrize("parallel", [1, 4])
 def test_the_server_opens_a_lost_gpu_again_by_itself(
-    model_folder: Path, monkeypatch: pytest.MonkeyPatch, segments: int
+    model_folder: Path, monkeypatch: pytest.MonkeyPatch, parallel: int
 ) -> None:
-    with pteron.llm.load(model_folder / "model.pte", segments=segments) as llm:
+    with pteron.llm.load(model_folder / "model.pte", parallel=parallel) as llm:
         reload, may_reload, reloaded = llm.reload, threading.Event(), threading.Event()
 
         def reload_later() -> None:

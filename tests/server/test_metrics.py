@@ -39,7 +39,7 @@ def metrics(url: str) -> dict[str, float]:
 
 def test_metrics_count_requests_tokens_and_steps(llm: LanguageModel) -> None:
     llm.sessions.close()
-    with running(llm, name="tiny", sessions=2) as url:
+    with running(llm, name="tiny", parallel=2) as url:
         before = metrics(url)
         assert (before["requests_active"], before["requests_waiting"], before["kv_used_bytes"]) == (0, 0, 0)
         assert before["kv_limit_bytes"] == 2 * llm.decoder.kv_nbytes > 0
@@ -60,7 +60,7 @@ def test_metrics_count_requests_tokens_and_steps(llm: LanguageModel) -> None:
 def test_active_and_refused_requests_are_counted(llm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on, step = threading.Event(), Batch.step
     monkeypatch.setattr(Batch, "step", lambda batch: go_on.wait(60) and step(batch))
-    with running(llm, name="tiny", sessions=1, queue=1) as url, ThreadPoolExecutor() as threads:
+    with running(llm, name="tiny", parallel=1, queue=1) as url, ThreadPoolExecutor() as threads:
         held = [threads.submit(httpx.post, f"{url}/v1/completions", json=ASK, timeout=60) for _ in range(2)]
         wait_until(lambda: metrics(url)["requests_active"] == metrics(url)["requests_waiting"] == 1)
         assert metrics(url)["kv_used_bytes"] == llm.decoder.kv_nbytes
@@ -72,11 +72,11 @@ def test_active_and_refused_requests_are_counted(llm: LanguageModel, monkeypatch
         assert metrics(url)["requests_active"] == metrics(url)["kv_used_bytes"] == 0
 
 
-def test_kv_memory_limits_the_sessions(llm: LanguageModel) -> None:
+def test_kv_memory_limits_the_answers(llm: LanguageModel) -> None:
     kv_nbytes = llm.decoder.kv_nbytes
-    with running(llm, name="tiny", sessions=9, kv_memory=3 * kv_nbytes + 1) as url:
+    with running(llm, name="tiny", parallel=9, kv_memory=3 * kv_nbytes + 1) as url:
         assert metrics(url)["kv_limit_bytes"] == 3 * kv_nbytes
-    with pytest.raises(InputError, match=f"one session takes {kv_nbytes:,}: allow more"):
+    with pytest.raises(InputError, match=f"one answer takes {kv_nbytes:,}: allow more"):
         running(llm, kv_memory=kv_nbytes - 1).__enter__()
 
 

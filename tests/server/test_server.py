@@ -39,7 +39,7 @@ from tests.support.cli import pteron_cli
 
 @pytest.fixture(scope="module")
 def url(llm: LanguageModel) -> Iterator[str]:
-    with running(llm, name="tiny", sessions=2, queue=64) as url:
+    with running(llm, name="tiny", parallel=2, queue=64) as url:
         yield url
 
 
@@ -180,7 +180,7 @@ def test_several_answers_to_one_prompt(client: openai.OpenAI, llm: LanguageModel
 
 
 def test_more_answers_than_places_are_refused(llm: LanguageModel) -> None:
-    with running(llm, sessions=1, queue=2) as url:
+    with running(llm, parallel=1, queue=2) as url:
         client = client_of(url)
         with pytest.raises(openai.BadRequestError, match=r"asks for 4 answers, .* at most 3 at a time"):
             client.completions.create(model="x", prompt="hello", n=4)
@@ -350,7 +350,7 @@ def test_web_pages_of_allowed_origins_may_use_the_server(llm: LanguageModel, url
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_leaves_ends_its_answer(llm: LanguageModel, stream: bool) -> None:
     prompt = ignoring_the_end(llm)
-    with running(llm, sessions=1) as url:
+    with running(llm, parallel=1) as url:
         body = {"prompt": prompt, "temperature": 0, "max_tokens": 90, "stream": stream}
         begin = time.monotonic()
         with pytest.raises(httpx.ReadTimeout):
@@ -365,7 +365,7 @@ def test_a_client_that_leaves_ends_its_answer(llm: LanguageModel, stream: bool) 
 
 @pytest.mark.usefixtures("slow")
 def test_a_full_queue_gives_status_429(llm: LanguageModel) -> None:
-    with running(llm, sessions=1, queue=1) as url:
+    with running(llm, parallel=1, queue=1) as url:
         client = client_of(url)
         ask = {"model": "x", "prompt": ignoring_the_end(llm), "max_tokens": 20, "temperature": 0}
         first = client.completions.create(**ask, stream=True)  # type: ignore[call-overload]
@@ -383,7 +383,7 @@ def test_a_full_queue_gives_status_429(llm: LanguageModel) -> None:
 def test_a_burst_is_answered_right_or_refused(llm: LanguageModel) -> None:
     prompts = [f"{n} is the number" for n in range(20)]
     want = {p: llm.session().generate(p, max_new_tokens=8).text for p in prompts}
-    with running(llm, sessions=3, queue=5) as url, ThreadPoolExecutor(20) as threads:
+    with running(llm, parallel=3, queue=5) as url, ThreadPoolExecutor(20) as threads:
         client = client_of(url)
 
         def ask(prompt: str) -> str | None:
@@ -425,7 +425,7 @@ def test_an_answer_that_fails_is_an_error_and_the_next_is_right(
 
 
 def test_answers_take_turns(llm: LanguageModel) -> None:
-    scheduler = Scheduler.of(llm, sessions=2, queue=0)
+    scheduler = Scheduler.of(llm, parallel=2, queue=0)
     order: list[str] = []
     done = threading.Semaphore(0)
 
@@ -455,7 +455,7 @@ def test_answers_take_turns(llm: LanguageModel) -> None:
 
 
 def test_a_stopped_scheduler_ends_all_waiting_requests(llm: LanguageModel) -> None:
-    scheduler = Scheduler.of(llm, sessions=1, queue=1)
+    scheduler = Scheduler.of(llm, parallel=1, queue=1)
     inside, go_on = threading.Event(), threading.Event()
     made: list[Any] = []
     refused: list[Any] = []
@@ -496,7 +496,7 @@ def test_an_interrupted_server_ends_at_once_without_a_traceback(model_folder: Pa
 
 
 def test_a_cancelled_request_leaves_the_queue(llm: LanguageModel) -> None:
-    scheduler = Scheduler.of(llm, sessions=1, queue=1)
+    scheduler = Scheduler.of(llm, parallel=1, queue=1)
     inside, go_on = threading.Event(), threading.Event()
 
     def hold(done: int, total: int) -> None:

@@ -90,7 +90,7 @@ def test_requests_wait_while_a_model_loads(shelf: Shelf) -> None:
             assert go_on.wait(60)
 
     files = [shelf.file("one", "first"), shelf.file("two", "second")]
-    with serving(files, sessions=1) as (client, _), ThreadPoolExecutor() as threads:
+    with serving(files, parallel=1) as (client, _), ThreadPoolExecutor() as threads:
         assert ask(client, "two") == "second"
         shelf.before_load = wait
         waiting = [threads.submit(ask, client, "one") for _ in range(3)]

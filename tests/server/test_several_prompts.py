@@ -17,7 +17,7 @@ PROMPTS = ["hello", "the cat", "a"]
 
 @pytest.fixture(scope="module")
 def url(llm: LanguageModel) -> Iterator[str]:
-    with running(llm, name="tiny", sessions=2, queue=6) as url:
+    with running(llm, name="tiny", parallel=2, queue=6) as url:
         yield url
 
 

@@ -21,7 +21,7 @@ BY_NAME: Any = {"type": "function", "function": {"name": "weather"}}
 
 @pytest.fixture(scope="module")
 def url(tool_llm: LanguageModel) -> Iterator[str]:
-    with running(tool_llm, name="tiny", sessions=2, queue=64) as url:
+    with running(tool_llm, name="tiny", parallel=2, queue=64) as url:
         yield url
 
 

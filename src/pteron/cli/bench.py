@@ -130,7 +130,7 @@ def _bench_parallel(
     counts, lengths = _lengths(parallel, "--parallel"), _lengths(generations, "-n")
     if not counts or len(lengths) != 1:
         raise typer.BadParameter("--parallel needs numbers of conversations, and one length (-n)")
-    with language.open_model(replace(source, segments=max(counts))) as llm:
+    with language.open_model(replace(source, parallel=max(counts))) as llm:
         _check_room(depth + lengths[0], llm.decoder)
         runner = ParallelRunner(llm)
         with steps("measuring") as report:

@@ -101,7 +101,7 @@ class ParallelRunner:
     def _write(self, states: list[Any], depth: int, length: int) -> None:
         from pteron.llm.decoder import Segment
 
-        most = self._decoder.segments
+        most = self._decoder.parallel
         for position in range(depth, depth + length):
             segments: list[Segment[Any]] = [Segment(self._tokens(1), position, state) for state in states]
             for first in range(0, len(segments), most):

@@ -256,7 +256,7 @@ def _batching(info: MethodInfo) -> Iterator[RenderableType]:
         return
     yield Text()
     yield heading(
-        "Several conversations in one call", "yes, with load(segments=N)" if info.batchable else "no"
+        "Several conversations in one call", "yes, with llm.load(parallel=N)" if info.batchable else "no"
     )
     if info.mixing:
         yield Text(f"  {info.mixing}")

@@ -72,7 +72,7 @@ class ModelSource:
     device: str | None
     context: int = 0
     kv_dtype: KvType = KvType.f16
-    segments: int = 1  # conversations in one call of the program, if it can run several
+    parallel: int = 1  # conversations in one call of the program, if it can run several
     kv_memory: int | None = None  # the most bytes for their KV caches
     wait: bool = True  # until all kernels are compiled
 
@@ -94,7 +94,7 @@ def open_model(source: ModelSource) -> Iterator[LanguageModel]:
                 context_length=source.context or None,
                 device=device,
                 kv_dtype=source.kv_dtype.value,
-                segments=source.segments,
+                parallel=source.parallel,
                 kv_memory=source.kv_memory,
                 wait=source.wait,
                 progress=report,

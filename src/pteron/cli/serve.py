@@ -37,7 +37,7 @@ def serve(
     from_hub: language.FromHub = False,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to listen on.")] = 8080,
-    sessions: Annotated[
+    parallel: Annotated[
         int, typer.Option("-np", "--parallel", min=1, help="Answers at the same time, each with a KV cache.")
     ] = 4,
     kv_memory: Annotated[
@@ -93,7 +93,7 @@ def serve(
     files = [fetch_model(model, from_hub) for model in models]
     most_nbytes = None if kv_memory is None else kv_memory << 20
     sources = [
-        ModelSource(file, tokenizer, data, device, context, kv_dtype, sessions, most_nbytes, not no_wait)
+        ModelSource(file, tokenizer, data, device, context, kv_dtype, parallel, most_nbytes, not no_wait)
         for file in files
     ]
     say = progress_console()
@@ -102,7 +102,7 @@ def serve(
     options: dict[str, Any] = {
         "host": host,
         "port": port,
-        "sessions": sessions,
+        "parallel": parallel,
         "kv_memory": most_nbytes,
         "queue": queue,
         "api_key": api_key,

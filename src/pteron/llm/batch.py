@@ -94,7 +94,7 @@ class Batch:
         decoder = self._model.decoder
         ready = [stream for stream in self._streams if stream in self._runs]
         most = decoder.max_length
-        limits = StepLimits(decoder.segments, most, self._pace.rows if self._pace else most)
+        limits = StepLimits(decoder.parallel, most, self._pace.rows if self._pace else most)
         counts = rows_of_step([len(self._runs[stream].tokens) for stream in ready], limits)
         return {
             stream: self._runs[stream].first(count)
@@ -169,7 +169,7 @@ def outcomes(model: LanguageModel, streams: Sequence[Stream]) -> Iterator[tuple[
     waiting = iter(streams)
     try:
         while True:
-            while len(batch) < model.decoder.segments and (stream := next(waiting, None)):
+            while len(batch) < model.decoder.parallel and (stream := next(waiting, None)):
                 batch.add(stream)
             if not len(batch):
                 return

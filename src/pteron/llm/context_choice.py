@@ -58,7 +58,7 @@ def file_facts(source: Any) -> ContextFacts:
 
 
 def chosen_context(
-    facts: ContextFacts, wanted: int | None, kv_dtype: str, segments: int, kv_memory: int | None
+    facts: ContextFacts, wanted: int | None, kv_dtype: str, parallel: int, kv_memory: int | None
 ) -> int | None:
     """The tokens of the context. None: those of the file.
 
@@ -68,7 +68,7 @@ def chosen_context(
     if not facts.can_change:
         return wanted
     if wanted is None:
-        room = (kv_memory or min(KV_NBYTES, _machine_nbytes() // 4)) // max(1, segments)
+        room = (kv_memory or min(KV_NBYTES, _machine_nbytes() // 4)) // max(1, parallel)
         tokens = room // (facts.kv_elements_per_token * ITEMSIZES.get(kv_dtype, 4))
         return max(facts.context, min(facts.longest_context, tokens))
     if not 1 <= wanted <= facts.longest_context:

@@ -102,7 +102,7 @@ class Decoder:
         self.context_length = context_length or self._capacity
         self._many = self.method if isinstance(self.method, SegmentedMethod) else None
         # The most conversations that one call of the program can run.
-        self.segments: int = self._many.segments if self._many else 1
+        self.parallel: int = self._many.segments if self._many else 1
         # The most conversations that can have KV caches. None: any number.
         self.slots: int | None = self._many.graph.slot_count if self._many else None
 
@@ -139,13 +139,13 @@ class Decoder:
         return used.method.submit_and_look(inputs, look, state=segment.state)
 
     def logits_many(self, segments: Sequence[Segment[T]]) -> list[T]:
-        """Run the next tokens of up to `segments` conversations, of up to `max_length` tokens in total.
+        """Run the next tokens of up to `parallel` conversations, of up to `max_length` tokens in total.
 
         Returns what each one's `look` takes from the logits after its last token. If it fails, no
         conversation has changed.
         """
-        if not 1 <= len(segments) <= self.segments:
-            raise InputError(f"logits_many takes 1 to {self.segments} segments, got {len(segments)}")
+        if not 1 <= len(segments) <= self.parallel:
+            raise InputError(f"logits_many takes 1 to {self.parallel} segments, got {len(segments)}")
         if self._many is None:
             return [self.start(segment).result() for segment in segments]
         calls = [(self._one.inputs(s.tokens, s.position), s.state) for s in segments]

@@ -43,7 +43,7 @@ def load(
     data_path: Any = None,
     device: str | int | Adapter | Device | None = None,
     kv_dtype: str = "f16",
-    segments: int = 1,
+    parallel: int = 1,
     kv_memory: int | None = None,
     wait: bool = True,
     progress: Progress | None = None,
@@ -64,10 +64,10 @@ def load(
         data_path: The `.ptd` file or files with the weights of a `.pte` file.
         device: An adapter's index or part of its name, or an open device. Default: the best adapter.
         kv_dtype: The type of the stored keys and values, `"f16"` or `"f32"`. `"f32"` needs twice the memory.
-        segments: The largest number of conversations that one call of the program can continue. Memory for
+        parallel: The largest number of conversations that one call of the program can continue. Memory for
             the KV caches of all of them is taken at load. A program that mixes the tokens of a call runs one
             conversation at a time.
-        kv_memory: The most bytes for these KV caches. If they are not enough, there are fewer segments.
+        kv_memory: The most bytes for these KV caches. If they are not enough, there are fewer.
         wait: Whether to wait until all kernels are compiled. With False, the first answers begin earlier and
             are slower. `llm.program.ready` says when the rest is compiled. See `pteron.load`.
         progress: A function that is called during a conversion, and then while kernels are compiled, with
@@ -92,11 +92,11 @@ def load(
     worker.start()
     try:
         facts = file_facts(source)
-        context_length = chosen_context(facts, context_length, kv_dtype, segments, kv_memory)
+        context_length = chosen_context(facts, context_length, kv_dtype, parallel, kv_memory)
         caches = facts.cache_length(context_length)
         batching = None
-        if segments != 1:
-            batching = Batching(segments, memory=kv_memory, last_rows=True, required=False)
+        if parallel != 1:
+            batching = Batching(parallel, memory=kv_memory, last_rows=True, required=False)
         program = load_program(
             source,
             data_path=data_path,
@@ -133,7 +133,7 @@ def load(
             "data_path": data_path,
             "device": program.device.name,
             "kv_dtype": kv_dtype,
-            "segments": segments,
+            "parallel": parallel,
             "kv_memory": kv_memory,
             "wait": wait,
         }
@@ -327,7 +327,7 @@ class LanguageModel:
     ) -> Iterator[tuple[int, Piece]]:
         """Stream the answers to several prompts at the same time.
 
-        One call of the program runs up to `segments` conversations (see `load`). More prompts wait. Each
+        One call of the program runs up to `parallel` conversations (see `load`). More prompts wait. Each
         answer is the one that its prompt would get alone, with the same options.
 
         Args:

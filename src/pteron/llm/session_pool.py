@@ -115,7 +115,7 @@ class SessionPool:
                 if {s.thread for s in self._all if s.thread is not None and s.has_state} <= self._waiting:
                     raise PteronError(
                         f"all {decoder.slots} KV states are in use, and no answer in another thread can end: "
-                        "finish or close an answer or a state, or load the model with more segments"
+                        "finish or close an answer or a state, or load the model with a larger parallel="
                     )
                 self._changed.wait(LOOK_AGAIN)
                 if cancelled is not None and cancelled.is_set():

@@ -12,12 +12,12 @@ from typing import NamedTuple
 class StepLimits(NamedTuple):
     """The size of one step. Each is at least 1.
 
-    segments: the most conversations.
+    conversations: the most of them.
     rows: the most rows in total.
     prompt_rows: the most rows of prompts. It limits how long those wait that write an answer.
     """
 
-    segments: int
+    conversations: int
     rows: int
     prompt_rows: int
 
@@ -33,19 +33,19 @@ def rows_of_step(wanted: Sequence[int], limits: StepLimits) -> list[int]:
     `prompt_rows`. The first conversation always gets a row. The caller puts those that were served at the
     end, so of n conversations each is served at least once in n steps.
     """
-    segments, rows, prompt_rows = limits
+    conversations, rows, prompt_rows = limits
     answers = sum(want == 1 for want in wanted)  # that are not served yet
     given: list[int] = []
     for want in wanted:
-        room = rows if segments else 0
+        room = rows if conversations else 0
         if want == 1:
             count = min(1, room)
             answers -= 1
         else:
-            beside_answers = rows - min(answers, segments - 1)
+            beside_answers = rows - min(answers, conversations - 1)
             count = min(want, room, prompt_rows, max(beside_answers, 0 if any(given) else 1))
             prompt_rows -= count
-        segments -= count > 0
+        conversations -= count > 0
         rows -= count
         given.append(count)
     return given

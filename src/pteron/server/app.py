@@ -36,7 +36,7 @@ def create_app(
     models: Model | Sequence[ModelFile],
     *,
     name: str = "pteron",
-    sessions: int = 4,
+    parallel: int = 4,
     kv_memory: int | None = None,
     queue: int = 16,
     api_key: str | None = None,
@@ -55,9 +55,9 @@ def create_app(
     Args:
         models: A loaded model, or files that are loaded when a request asks for them.
         name: The name of a loaded model. A request without a name gets the first model.
-        sessions: The number of answers at the same time, for each model. Each has its own KV state.
-        kv_memory: The most bytes for the KV caches of a model. If they are not enough for so many sessions,
-            there are fewer.
+        parallel: The number of answers at the same time, for each model. Each has its own KV caches.
+        kv_memory: The most bytes for the KV caches of a model. If they are not enough for so many answers,
+            there are fewer at the same time.
         queue: The number of requests that may wait for each model. More get status 429.
         api_key: The key that clients must send. Default: none is needed.
         hosts: The accepted `Host` headers. Default: any.
@@ -72,12 +72,12 @@ def create_app(
     metrics = Metrics()
     catalog = Catalog(
         _files(models, name),
-        lambda name, model: Scheduler.of(model, sessions, queue, metrics.of(name), kv_memory),
+        lambda name, model: Scheduler.of(model, parallel, queue, metrics.of(name), kv_memory),
         idle_seconds=idle_seconds,
         memory=memory,
     )
     fixed = {"allow_special": allow_special, "context_policy": context_policy}
-    endpoints = Endpoints(catalog, Bodies(limits or Limits()), fixed, sessions + queue)
+    endpoints = Endpoints(catalog, Bodies(limits or Limits()), fixed, parallel + queue)
     app = Starlette(
         routes=[*endpoints.routes(), *page_routes(), Route("/metrics", metrics.response)],
         exception_handlers=HANDLERS,
@@ -157,8 +157,8 @@ def serve(
 
     Example:
         ```python
-        with pteron.llm.load("model.gguf", segments=8) as llm:
-            pteron.server.serve(llm, name="small", sessions=8, port=8080)
+        with pteron.llm.load("model.gguf", parallel=8) as llm:
+            pteron.server.serve(llm, name="small", parallel=8, port=8080)
         ```
     """
     limits: Limits = options.setdefault("limits", Limits())

@@ -192,7 +192,7 @@ class Endpoints:
 
 def _check_count(request: Request, scheduler: Scheduler) -> None:
     """More answers than there are places would be refused for ever."""
-    wanted, most = len(request.prompts) * request.best_of, scheduler.sessions + scheduler.queue
+    wanted, most = len(request.prompts) * request.best_of, scheduler.parallel + scheduler.queue
     if wanted > most:
         at_most = f"this server takes at most {most} at a time: ask for fewer"
         raise ApiError(400, f"the request asks for {wanted} answers, but {at_most}")

@@ -29,7 +29,9 @@ class Metrics:
         self.waiting = self._gauge("requests_waiting", "Requests in the queue.")
         self.active = self._gauge("requests_active", "Requests that are being answered.")
         self.kv_used = self._gauge("kv_used_bytes", "Memory of the KV caches of active requests.")
-        self.kv_limit = self._gauge("kv_limit_bytes", "Memory of the KV caches of all sessions.")
+        self.kv_limit = self._gauge(
+            "kv_limit_bytes", "Memory of the KV caches of all answers that may be made at the same time."
+        )
         self.first_token = self._histogram(
             "time_to_first_token_seconds", "From the arrival in the queue to the first token.", SECONDS
         )
@@ -65,14 +67,14 @@ class Meter:
         self._step_rows = metrics.step_rows.labels(model)
 
     def watch(
-        self, active: Callable[[], int], waiting: Callable[[], int], kv_nbytes: int, sessions: int
+        self, active: Callable[[], int], waiting: Callable[[], int], kv_nbytes: int, parallel: int
     ) -> None:
-        """kv_nbytes: the size of the KV caches of one session."""
+        """kv_nbytes: the size of the KV caches of one answer."""
         gauges = self._metrics
         gauges.active.labels(self.model).set_function(active)
         gauges.waiting.labels(self.model).set_function(waiting)
         gauges.kv_used.labels(self.model).set_function(lambda: active() * kv_nbytes)
-        gauges.kv_limit.labels(self.model).set(sessions * kv_nbytes)
+        gauges.kv_limit.labels(self.model).set(parallel * kv_nbytes)
 
     def step(self, rows: int, seconds: float) -> None:
         self._step_rows.observe(rows)

@@ -27,7 +27,7 @@ Deliver: TypeAlias = Callable[[Piece | Exception], None]
 
 
 class QueueFull(PteronError):
-    """All sessions are busy, and the queue is full."""
+    """As many answers as allowed are being made, and the queue is full."""
 
 
 class ModelLost(PteronError):
@@ -59,18 +59,18 @@ class Driver(Protocol):
         """The new pieces. The last piece of a task has a `finish_reason`."""
 
 
-def _that_fit(sessions: int, decoder: Decoder, kv_memory: int | None) -> int:
-    """How many of the sessions have room for their KV caches."""
+def _that_fit(parallel: int, decoder: Decoder, kv_memory: int | None) -> int:
+    """How many answers have room for their KV caches."""
     if decoder.slots is not None:
-        sessions = min(sessions, decoder.slots)
+        parallel = min(parallel, decoder.slots)
     if kv_memory is None:
-        return sessions
+        return parallel
     if kv_memory < decoder.kv_nbytes:
         raise InputError(
-            f"kv_memory is {kv_memory:,} bytes, but the KV cache of one session takes {decoder.kv_nbytes:,}: "
+            f"kv_memory is {kv_memory:,} bytes, but the KV cache of one answer takes {decoder.kv_nbytes:,}: "
             "allow more, or load the model with a shorter context"
         )
-    return min(sessions, kv_memory // decoder.kv_nbytes)
+    return min(parallel, kv_memory // decoder.kv_nbytes)
 
 
 @dataclass(eq=False, slots=True)
@@ -82,7 +82,7 @@ class Job:
 
 
 class Scheduler:
-    """Runs at most `sessions` requests at the same time. At most `queue` more requests wait.
+    """Runs at most `parallel` requests at the same time. At most `queue` more requests wait.
 
     A request joins or leaves between two steps of the driver.
     """
@@ -90,13 +90,13 @@ class Scheduler:
     def __init__(
         self,
         driver: Driver,
-        sessions: int = 4,
+        parallel: int = 4,
         queue: int = 16,
         recover: Callable[[], None] | None = None,
         meter: Meter | None = None,
     ) -> None:
         """`recover` brings the model back after its GPU was lost."""
-        self.sessions = sessions
+        self.parallel = parallel
         self.queue = queue
         self._driver = driver
         self._waiting: deque[Job] = deque()
@@ -114,7 +114,7 @@ class Scheduler:
     def of(
         cls,
         model: LanguageModel | Embedder,
-        sessions: int,
+        parallel: int,
         queue: int,
         meter: Meter | None = None,
         kv_memory: int | None = None,
@@ -124,13 +124,13 @@ class Scheduler:
         driver: Driver
         if isinstance(model, LanguageModel):
             driver, kv_nbytes = Batch(model, Pace(model.max_length), meter.step), model.decoder.kv_nbytes
-            sessions = _that_fit(sessions, model.decoder, kv_memory)
+            parallel = _that_fit(parallel, model.decoder, kv_memory)
         else:
             # A text needs no memory of its own, so no request has to wait for another to end.
             driver, kv_nbytes = EmbeddingBatch(model, meter.step), 0
-            sessions, queue = sessions + queue, 0
-        scheduler = cls(driver, sessions, queue, model.reload, meter)
-        meter.watch(lambda: scheduler.active, lambda: scheduler.waiting, kv_nbytes, sessions)
+            parallel, queue = parallel + queue, 0
+        scheduler = cls(driver, parallel, queue, model.reload, meter)
+        meter.watch(lambda: scheduler.active, lambda: scheduler.waiting, kv_nbytes, parallel)
         return scheduler
 
     @property
@@ -148,10 +148,10 @@ class Scheduler:
 
     def check_room(self, more: int = 0) -> None:
         """Raise QueueFull if there is no room for a job after `more` others."""
-        if self.active + self.waiting + more >= self.sessions + self.queue:
+        if self.active + self.waiting + more >= self.parallel + self.queue:
             self._meter.refused()
             raise QueueFull(
-                f"{self.sessions} answers are being made and {self.queue} are waiting: try again later"
+                f"{self.parallel} answers are being made and {self.queue} are waiting: try again later"
             )
 
     def submit(self, task: Task, deliver: Deliver) -> Job:
@@ -207,7 +207,7 @@ class Scheduler:
         """Begin jobs that wait, if there is room. Waits for the first one. False: the scheduler is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._active or self._waiting or self._closed)
-            while self._waiting and len(self._active) < self.sessions:
+            while self._waiting and len(self._active) < self.parallel:
                 self._begin(self._waiting.popleft())
             return bool(self._active or self._waiting)
 
