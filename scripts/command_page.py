@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import typer.main
 
@@ -75,8 +74,8 @@ def _names(parameter: Any) -> str:
 def _kind(parameter: Any) -> str:
     annotation = parameter.type_descriptor.annotation
     element = next(iter(get_args(annotation)), annotation)  # of a list
-    if isinstance(element, type) and issubclass(element, StrEnum):
-        return "|".join(element)
+    if get_origin(annotation) is Literal:
+        return "|".join(get_args(annotation))
     return {int: "N", float: "X", Path: "PATH"}.get(element, "TEXT")
 
 

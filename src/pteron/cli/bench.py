@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from statistics import mean, median, stdev
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,11 +21,6 @@ from pteron.cli.terminal import markdown_table, nbytes, print_json
 if TYPE_CHECKING:
     from pteron import State
     from pteron.llm.decoder import Decoder
-
-
-class Format(StrEnum):
-    md = "md"
-    json = "json"
 
 
 def bench(
@@ -47,7 +41,7 @@ def bench(
     ] = 0,
     parallel: Annotated[
         str,
-        typer.Option("--parallel", help="Instead: so many conversations at once, such as 1,2,4,8."),
+        typer.Option("--parallel", help="Instead: conversations at the same time, such as 1,2,4,8."),
     ] = "",
     repetitions: Annotated[int, typer.Option("-r", "--repetitions", min=1, help="Runs per test.")] = 5,
     report: Annotated[
@@ -57,9 +51,9 @@ def bench(
     seconds: Annotated[
         float, typer.Option("--seconds", min=1, help="With --report: begin no measurement after this time.")
     ] = 120.0,
-    output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = Format.md,
+    output: Annotated[Literal["md", "json"], typer.Option("-o", "--output", help="Output format.")] = "md",
     as_json: common.AsJson = False,
-    kv_dtype: language.KvDtype = language.KvType.f16,
+    kv_dtype: language.KvDtype = "f16",
     data: common.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
@@ -72,13 +66,13 @@ def bench(
     if report is not None:
         from pteron.cli.bench_report import write_report
 
-        write_report(report, seconds, device, as_json or output is Format.json)
+        write_report(report, seconds, device, as_json or output == "json")
         return
     if model is None:
         raise typer.BadParameter("name a language model to measure, or write --report FILE")
     model = language.convert_if_needed(language.fetch_model(model, from_hub))
     source = language.ModelSource(model, None, data, device, kv_dtype=kv_dtype)
-    as_json = as_json or output is Format.json
+    as_json = as_json or output == "json"
     if parallel:
         _bench_parallel(source, parallel, generations, depth, repetitions, as_json)
     else:
@@ -103,7 +97,7 @@ def _bench_alone(
                 source.model,
                 data_path=source.data,
                 device=gpu,
-                kv_dtype=source.kv_dtype.value,
+                kv_dtype=source.kv_dtype,
                 progress=told,
             )
             decoder = Decoder(program)

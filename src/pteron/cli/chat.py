@@ -18,7 +18,6 @@ from pteron.cli.chat_input import line_reader, read_message
 from pteron.cli.language import ModelSource, fetch_model, open_model, show
 from pteron.cli.output_places import prepare_file
 from pteron.cli.progress import PromptBar
-from pteron.cli.sampling_flags import Policy
 from pteron.cli.terminal import complain, console, grid, in_words, nbytes, plural
 from pteron.errors import InputError, PteronError
 from pteron.llm.options import Options
@@ -41,9 +40,9 @@ def chat(
         typer.Option("--session", help="Continue the conversation in this file. Each turn is saved in it."),
     ] = None,
     context: language.Context = 0,
-    kv_dtype: language.KvDtype = language.KvType.f16,
+    kv_dtype: language.KvDtype = "f16",
     no_wait: language.NoWait = False,
-    policy: sampling_flags.ContextPolicy = Policy.shift,
+    policy: sampling_flags.Policy = "shift",
     allow_special: language.AllowSpecial = False,
     tokenizer: language.TokenizerPath = None,
     data: common.DataPaths = None,
@@ -51,7 +50,7 @@ def chat(
 ) -> None:
     """Chat with a language model. /help lists the commands. Ctrl-C stops an answer; Ctrl-D quits."""
     prepare_file(session)
-    options["context_policy"] = policy.value
+    options["context_policy"] = policy
     place = fetch_model(model, from_hub)
     source = ModelSource(place, tokenizer, data, device, context, kv_dtype, wait=not no_wait)
     with open_model(source) as llm:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,11 +12,6 @@ from pteron.cli import common, language
 from pteron.cli.output_places import prepare_file
 from pteron.cli.progress import conversion_bar
 from pteron.cli.terminal import console, nbytes, print_json
-
-
-class WeightBits(StrEnum):
-    eight = "8bit"
-    four = "4bit"
 
 
 def convert(
@@ -39,7 +33,7 @@ def convert(
         ),
     ] = None,
     quantize: Annotated[
-        WeightBits | None,
+        Literal["4bit", "8bit"] | None,
         typer.Option("--quantize", help="Round weights that are floats. Default: keep all as they are."),
     ] = None,
     as_json: common.AsJson = False,
@@ -56,7 +50,7 @@ def convert(
             max_seq_len=max_seq_len,
             max_context=max_context,
             batch=batch,
-            quantize=None if quantize is None else quantize.value,
+            quantize=quantize,
             progress=report,
         )
     if as_json:

@@ -72,8 +72,8 @@ def doctor(
             "--soak",
             min=0,
             metavar="MINUTES",
-            help="Run all kernels for so long, in random order at changing shapes: results must be right and "
-            "the same each time, and memory must be freed. Exit code 1: something was wrong.",
+            help="Run all kernels for this time, in random order at changing shapes: results must be right "
+            "and the same each time, and memory must be freed. Exit code 1: something was wrong.",
         ),
     ] = None,
     device: common.DeviceName = None,

@@ -39,7 +39,7 @@ def embed(
     tokenizer: language.TokenizerPath = None,
     device: map_file.Devices = None,
     column: Annotated[str, typer.Option("--text-column", help="The column of a table with texts.")] = "text",
-    on_error: map_file.OnBadRow = map_file.ErrorMode.fail,
+    on_error: map_file.OnBadRow = "fail",
     keep: map_file.Keep = None,
     part_rows: map_file.PartRows = None,
     restart: map_file.Restart = False,
@@ -70,7 +70,7 @@ def embed(
     address = address_of(table)
     with at_hand(source, table, overwrite) as (here, made):
         kept, overwrites = map_file.chosen(keep), overwrite or address is not None
-        job = FileJob(here, made, options, on_error.value, kept, part_rows, restart, overwrites)
+        job = FileJob(here, made, options, on_error, kept, part_rows, restart, overwrites)
         map_file.run_with_progress(language.fetch_model(model, from_hub), job, as_json, address)
 
 

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from enum import StrEnum
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,11 +21,6 @@ from pteron.cli.terminal import console, print_json
 
 if TYPE_CHECKING:
     from pteron.tools.exporter.report import ExportReport
-
-
-class Quantize(StrEnum):
-    four_bits = "4bit"
-    eight_bits = "8bit"
 
 
 def export(
@@ -40,7 +34,8 @@ def export(
     ],
     output: Annotated[Path, typer.Argument(help="The .pte file to write.")],
     quantize: Annotated[
-        Quantize | None, typer.Option(help="Store the weights of linears and embeddings in this many bits.")
+        Literal["4bit", "8bit"] | None,
+        typer.Option(help="Store the weights of linears and embeddings in this many bits."),
     ] = None,
     group_size: Annotated[int, typer.Option(min=4, help="How many quantised weights share a scale.")] = 32,
     symmetric: Annotated[
@@ -65,7 +60,7 @@ def export(
             example_inputs,
             output,
             dynamic_shapes=rest[0] if rest else None,
-            quantize=quantize.value if quantize else None,
+            quantize=quantize,
             group_size=group_size,
             symmetric=symmetric,
             partition=partition,

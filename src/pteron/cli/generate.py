@@ -14,7 +14,6 @@ import typer
 from pteron.cli import common, language, sampling_flags
 from pteron.cli.language import ModelSource, fetch_model, open_model, show
 from pteron.cli.progress import PromptBar, progress_console
-from pteron.cli.sampling_flags import Policy
 from pteron.cli.terminal import print_json
 
 if TYPE_CHECKING:
@@ -49,9 +48,9 @@ def generate(
     ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Continue after an end token.")] = False,
     allow_special: language.AllowSpecial = False,
     context: language.Context = 0,
-    kv_dtype: language.KvDtype = language.KvType.f16,
+    kv_dtype: language.KvDtype = "f16",
     no_wait: language.NoWait = False,
-    policy: sampling_flags.ContextPolicy = Policy.stop,
+    policy: sampling_flags.Policy = "stop",
     echo: Annotated[bool, typer.Option("--echo", help="Print the prompt before the answer.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No statistics after the answer.")] = False,
     as_json: common.AsJson = False,
@@ -62,7 +61,7 @@ def generate(
     """Continue a prompt with a language model. Without -p and -f, the prompt is read from standard input."""
     text = _prompt(prompt, file)
     bar = PromptBar()
-    options["context_policy"] = policy.value
+    options["context_policy"] = policy
     options["eos_token_id"] = [] if ignore_eos else None
     options["on_prefill"] = bar
     options["schema"] = _schema(schema) if schema else None

@@ -7,9 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -19,10 +18,7 @@ if TYPE_CHECKING:
     from pteron.llm import LanguageModel, Piece, Stream
 
 
-class KvType(StrEnum):
-    f16 = "f16"
-    f32 = "f32"
-
+KvType: TypeAlias = Literal["f16", "f32"]
 
 # An option that llama-cli has too uses the same letter.
 Model: TypeAlias = Annotated[
@@ -71,7 +67,7 @@ class ModelSource:
     data: list[Path] | None
     device: str | None
     context: int = 0
-    kv_dtype: KvType = KvType.f16
+    kv_dtype: KvType = "f16"
     parallel: int = 1  # conversations in one call of the program, if it can run several
     kv_memory: int | None = None  # the most bytes for their KV caches
     wait: bool = True  # until all kernels are compiled
@@ -93,7 +89,7 @@ def open_model(source: ModelSource) -> Iterator[LanguageModel]:
                 data_path=source.data,
                 context_length=source.context or None,
                 device=device,
-                kv_dtype=source.kv_dtype.value,
+                kv_dtype=source.kv_dtype,
                 parallel=source.parallel,
                 kv_memory=source.kv_memory,
                 wait=source.wait,

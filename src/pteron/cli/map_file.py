@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -18,12 +17,6 @@ from pteron.cli.terminal import plural, print_json
 
 if TYPE_CHECKING:
     from pteron.data import FileJob, MapOptions
-
-
-class ErrorMode(StrEnum):
-    fail = "fail"
-    skip = "skip"
-    column = "column"
 
 
 Source: TypeAlias = Annotated[
@@ -41,7 +34,7 @@ Output: TypeAlias = Annotated[
     ),
 ]
 OnBadRow: TypeAlias = Annotated[
-    ErrorMode,
+    Literal["fail", "skip", "column"],
     typer.Option(
         "--on-error", help="At a bad row: stop, leave it out, or write the reason into a column `error`."
     ),
@@ -122,7 +115,7 @@ def map_file(
     method: common.MethodName = "forward",
     batch: BatchRows = None,
     device: Devices = None,
-    on_error: OnBadRow = ErrorMode.fail,
+    on_error: OnBadRow = "fail",
     keep: Keep = None,
     part_rows: PartRows = None,
     restart: Restart = False,
@@ -157,7 +150,7 @@ def map_file(
             tokenizer=None if tokenizer is None else str(tokenizer),
         )
         overwrites = overwrite or address_of(output) is not None  # what is at the address is checked already
-        job = FileJob(here, made, options, on_error.value, chosen(keep), part_rows, restart, overwrites)
+        job = FileJob(here, made, options, on_error, chosen(keep), part_rows, restart, overwrites)
         if ray:
             _run_on_ray(model, job, actors, address, as_json)
         else:

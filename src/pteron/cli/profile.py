@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 from rich.text import Text
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
     from pteron.api.profiling.profile import NodeProfile, OpProfile, Profile
 
 
-class Order(StrEnum):
-    op = "op"
-    node = "node"
+Order: TypeAlias = Literal["op", "node"]
 
 
 def profile(
@@ -122,13 +119,13 @@ def show(name: str, found: Profile, by: Order | None, top: int) -> None:
             Text("  this adapter has no timestamp queries: only the times of the host are known", "yellow")
         )
     whole = found.gpu_seconds
-    if by is not Order.node:
+    if by != "node":
         ops = found.by_op()
         rows = [(_short(o.op), f"{o.nodes}", *_costs(o, whole)) for o in ops[:top]]
         out.print()
         out.print(grid(rows, header=("operator", "nodes", *_HEADER)))
         _say_rest(out, len(ops) - top, "operator")
-    if by is not Order.op:
+    if by != "op":
         nodes: list[NodeProfile] = by_cost(found.nodes)
         rows = [(f"{n.index}", _label(n), *_costs(n, whole), _shapes(n)) for n in nodes[:top]]
         out.print()

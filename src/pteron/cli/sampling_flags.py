@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from enum import StrEnum
 from functools import wraps
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
-from pteron.llm.options import TABLE, Option
+from pteron.llm.options import TABLE, ContextPolicy, Option
 
-
-class Policy(StrEnum):
-    stop = "stop"
-    shift = "shift"
-
-
-ContextPolicy: TypeAlias = Annotated[
-    Policy,
+Policy: TypeAlias = Annotated[
+    ContextPolicy,
     typer.Option(
         "--context-policy",
         help="If the context is full: stop the answer, or shift: drop the oldest messages and go on.",

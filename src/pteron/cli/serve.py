@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from socket import socket
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.text import Text
@@ -17,16 +16,10 @@ from rich.text import Text
 from pteron.cli import common, language, sampling_flags
 from pteron.cli.language import ModelSource, convert_if_needed, fetch_model, open_model
 from pteron.cli.progress import progress_console
-from pteron.cli.sampling_flags import Policy
 from pteron.errors import InputError
 
 if TYPE_CHECKING:
     from pteron.llm import Embedder, LanguageModel
-
-
-class LogForm(StrEnum):
-    plain = "plain"
-    json = "json"
 
 
 def serve(
@@ -51,7 +44,7 @@ def serve(
     ] = None,
     idle_seconds: Annotated[
         float | None,
-        typer.Option("--idle-seconds", min=0, help="Unload a model that was not used for so long."),
+        typer.Option("--idle-seconds", min=0, help="Unload a model that was not used for this time."),
     ] = None,
     memory: Annotated[
         int | None,
@@ -71,16 +64,17 @@ def serve(
         typer.Option("--drain-seconds", min=0, help="How long answers may take to finish after SIGTERM."),
     ] = 20,
     log_format: Annotated[
-        LogForm, typer.Option("--log-format", help="json: one JSON object per line, for each request.")
-    ] = LogForm.plain,
+        Literal["plain", "json"],
+        typer.Option("--log-format", help="json: one JSON object per line, for each request."),
+    ] = "plain",
     cors: Annotated[
         list[str] | None,
         typer.Option("--cors", metavar="ORIGIN", help="A web origin that may use it; *: any. Repeatable."),
     ] = None,
     allow_special: language.AllowSpecial = False,
-    policy: sampling_flags.ContextPolicy = Policy.stop,
+    policy: sampling_flags.Policy = "stop",
     context: language.Context = 0,
-    kv_dtype: language.KvDtype = language.KvType.f16,
+    kv_dtype: language.KvDtype = "f16",
     no_wait: language.NoWait = False,
     tokenizer: language.TokenizerPath = None,
     data: common.DataPaths = None,
@@ -106,10 +100,10 @@ def serve(
         "kv_memory": most_nbytes,
         "queue": queue,
         "api_key": api_key,
-        "log_format": log_format.value,
+        "log_format": log_format,
         "cors": cors or (),
         "allow_special": allow_special,
-        "context_policy": policy.value,
+        "context_policy": policy,
         "limits": server.Limits(
             body=max_body << 20, connections=max_connections, drain_seconds=drain_seconds
         ),

@@ -52,7 +52,7 @@ def verify(
         typer.Option(
             "--repeat",
             min=2,
-            help="Instead: make the same call so often, compare all results bit by bit, and name the first "
+            help="Instead: make the same call N times, compare all results bit by bit, and name the first "
             "node that differs.",
         ),
     ] = None,

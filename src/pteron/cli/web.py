@@ -53,7 +53,7 @@ def web(
     ] = None,
     from_hub: language.FromHub = False,
     context: language.Context = 0,
-    kv_dtype: language.KvDtype = language.KvType.f16,
+    kv_dtype: language.KvDtype = "f16",
     tokenizer: language.TokenizerPath = None,
     bounds: common.Bounds = None,
     data: common.DataPaths = None,
@@ -80,7 +80,7 @@ def web(
         data_path=data or (),
         tokenizer=tokenizer,
         context_length=context or None,
-        kv_dtype=kv_dtype.value,
+        kv_dtype=kv_dtype,
         shapes=parse_bounds(bounds),
         progress=lambda what, *_: say.print(Text(what, "dim")),
     )

@@ -6,13 +6,13 @@ from collections import deque
 
 STEP_SECONDS = 0.25  # how long a step that reads prompts should take at most
 FEWEST = 32  # rows: with fewer, the time of a step is mostly spent on reading the weights
-SAMPLES = 3  # the fastest of so many steps counts: a single step may be slow for other reasons
+SAMPLES = 3  # of the last steps, the fastest counts: a single step may be slow for other reasons
 
 
 class Pace:
     """The rule: a step may have `rows` rows of prompts.
 
-    - If a step with so many rows could take twice as long within the limit, the number is doubled.
+    - If a step with this many rows could take twice as long within the limit, the number is doubled.
     - If the last three such steps all exceeded the limit, the number is halved.
     - It is never less than 32, and never more than the program takes.
 
@@ -27,7 +27,7 @@ class Pace:
         self.rows = min(FEWEST, most)
 
     def note(self, rows: int, seconds: float) -> None:
-        """A step with so many rows of prompts took so long."""
+        """Note what a step with this many rows of prompts took."""
         if rows < self.rows:
             return
         self._seconds.append(seconds)

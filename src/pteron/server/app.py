@@ -56,7 +56,7 @@ def create_app(
         models: A loaded model, or files that are loaded when a request asks for them.
         name: The name of a loaded model. A request without a name gets the first model.
         parallel: The number of answers at the same time, for each model. Each has its own KV caches.
-        kv_memory: The most bytes for the KV caches of a model. If they are not enough for so many answers,
+        kv_memory: The most bytes for the KV caches of a model. If they are not enough for all of them,
             there are fewer at the same time.
         queue: The number of requests that may wait for each model. More get status 429.
         api_key: The key that clients must send. Default: none is needed.
@@ -64,7 +64,7 @@ def create_app(
         allow_special: Messages may write control tokens (see `LanguageModel.encode`).
         context_policy: What to do when the context is full (see `AnswerOptions`).
         cors: The origins of web pages that may use the server, such as `https://app.example`; `"*"`: any.
-        idle_seconds: Files that were not used for so long are unloaded. Default: never.
+        idle_seconds: Models that were not used for this time are unloaded. Default: never.
         memory: The most bytes on the GPU for all models. Idle models are unloaded to make room.
         limits: Limits on requests and connections.
     """

@@ -104,7 +104,7 @@ class Catalog:
     ) -> None:
         """memory: the most bytes on the GPU for all models. It is checked when a model is loaded.
 
-        idle_seconds: a model that was not used for so long is unloaded. None: never.
+        idle_seconds: a model that was not used for this time is unloaded. None: never.
         """
         self._files = {file.name: file for file in files}
         self._schedule = schedule

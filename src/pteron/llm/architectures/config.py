@@ -33,7 +33,7 @@ class Rotary:
 @dataclass(frozen=True, slots=True)
 class Layer:
     rotary: Rotary | None
-    window: int | None = None  # a query sees so many keys, its own included; None: all
+    window: int | None = None  # the keys that a query sees, its own included; None: all
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from pteron.pte.container import write_file
 # notices when it does (tests/llm/converted_files.py).
 VERSION = 1
 LIMIT, LIMIT_VARIABLE = 20.0, "PTERON_CACHE_GIB"  # the least recently used go when more is kept
-# Contexts of up to this many tokens share one program. Its tables for rotary embeddings have so many rows.
+# Contexts of up to this many tokens share one program. Its tables for rotary embeddings have that many rows.
 LONGEST_SHARED = 32768
 MODEL_FILES = ("*.json", "*.jinja", "*.safetensors", "*_Pooling/*.json")  # of a Hugging Face folder
 AT_ONCE = 1 << 22  # bytes that are read at a time

@@ -95,7 +95,7 @@ def _yarn(given: Scaling) -> Rotary:
     slow = parameters.get(float, "beta_slow", default=1.0)
 
     def pair_that_turns(times: float) -> float:
-        """The number of the pair that turns so many times in the first context."""
+        """The number of the pair that turns this many times in the first context."""
         return given.size * log(given.first_context / (times * 2 * pi)) / (2 * log(given.base))
 
     first, last = pair_that_turns(fast), pair_that_turns(slow)
