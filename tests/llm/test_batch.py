@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pteron.errors import InputError, PteronError
-from pteron.llm import LanguageModel, Piece, Sampler, Stream
+from pteron.llm import LanguageModel, Piece, Sampler
+from pteron.llm.answer import Answer
 from pteron.llm.batch import Batch
 from pteron.llm.pace import Pace
 from tests.llm.tiny_llama import MAX_LENGTH
@@ -41,8 +42,8 @@ def rows(llm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]
     return calls
 
 
-def run(batch: Batch, *streams: Stream) -> dict[Stream, list[Piece | Exception]]:
-    got: dict[Stream, list[Piece | Exception]] = defaultdict(list)
+def run(batch: Batch, *streams: Answer) -> dict[Answer, list[Piece | Exception]]:
+    got: dict[Answer, list[Piece | Exception]] = defaultdict(list)
     for stream in streams:
         batch.add(stream)
     while len(batch):
@@ -95,7 +96,7 @@ def test_what_is_not_a_list_of_prompts_is_refused(llm: LanguageModel) -> None:
 @pytest.mark.parametrize("parallel", [4], indirect=True)
 def test_answers_and_prompts_share_a_call(llm: LanguageModel, parallel: int, rows: list[list[int]]) -> None:
     batch = Batch(llm)
-    first, second = (llm.session().stream(prompt, **ANSWER) for prompt in ("hello", LONG))
+    first, second = (llm.answer(prompt, session=llm.session(), **ANSWER) for prompt in ("hello", LONG))
     batch.add(first)
     batch.step()
     got = run(batch, second)
@@ -113,16 +114,16 @@ def test_the_pace_limits_the_rows_of_prompts(
     pace = Pace(MAX_LENGTH)
     pace.rows = 5
     monkeypatch.setattr(pace, "note", lambda *_: None)
-    run(Batch(llm, pace), *(llm.session().stream(prompt, **ANSWER) for prompt in PROMPTS[:3]))
+    run(Batch(llm, pace), *(llm.answer(prompt, session=llm.session(), **ANSWER) for prompt in PROMPTS[:3]))
     assert max(sum(count for count in call if count > 1) for call in rows) == 5
 
 
 @pytest.mark.usefixtures("parallel")
 def test_a_new_prompt_is_read_before_more_of_a_long_one(llm: LanguageModel) -> None:
     batch = Batch(llm)
-    batch.add(llm.session().stream(LONG, **ANSWER))
+    batch.add(llm.answer(LONG, session=llm.session(), **ANSWER))
     batch.step()
-    short = llm.session().stream("hello", **ANSWER)
+    short = llm.answer("hello", session=llm.session(), **ANSWER)
     batch.add(short)
     assert [stream for stream, _ in batch.step()] == [short]
     batch.close()
@@ -133,7 +134,7 @@ def test_a_prompt_that_another_is_reading_is_read_once(llm: LanguageModel, rows:
     llm.sessions.close()
     beginning = llm.encode(LONG)
     prompts = [[*beginning, token] for token in (7, 8, 9)]
-    got = run(Batch(llm), *(llm.stream(prompt, max_new_tokens=1, eos_token_id=[]) for prompt in prompts))
+    got = run(Batch(llm), *(llm.answer(prompt, max_new_tokens=1, eos_token_id=[]) for prompt in prompts))
     assert sum(sum(call) for call in rows) == len(beginning) + 3
     assert [tokens(items) for items in got.values()] == [
         llm.session().generate(prompt, max_new_tokens=1, eos_token_id=[]).tokens for prompt in prompts
@@ -144,7 +145,7 @@ def test_a_session_keeps_its_conversation_if_another_has_the_same_beginning(llm:
     llm.sessions.close()
     system = llm.encode("the system prompt: ")
     talk = [*system, *llm.encode("one long conversation")]
-    run(Batch(llm), *(llm.stream(p, max_new_tokens=1) for p in (talk, llm.encode("zzz"))))
+    run(Batch(llm), *(llm.answer(p, max_new_tokens=1) for p in (talk, llm.encode("zzz"))))
     assert len(llm.sessions) == 2
     other = llm.generate([*system, *llm.encode("hi")], max_new_tokens=1)
     assert other.stats.cached_tokens == len(system)
@@ -156,7 +157,7 @@ def test_a_session_keeps_its_conversation_if_another_has_the_same_beginning(llm:
 def test_a_cancelled_stream_leaves_at_the_next_step(llm: LanguageModel, steps: int) -> None:
     llm.sessions.close()
     batch = Batch(llm)
-    ends, stays = (llm.stream(prompt, **ANSWER) for prompt in (LONG, "hello"))
+    ends, stays = (llm.answer(prompt, **ANSWER) for prompt in (LONG, "hello"))
     for stream in (ends, stays):
         batch.add(stream)
     for _ in range(steps):
@@ -171,16 +172,16 @@ def test_a_cancelled_stream_leaves_at_the_next_step(llm: LanguageModel, steps: i
 
 @pytest.mark.usefixtures("parallel")
 def test_a_stream_that_fails_fails_alone(llm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    good, bad, worse = (llm.session().stream(prompt, **ANSWER) for prompt in PROMPTS[:3])
+    good, bad, worse = (llm.answer(prompt, session=llm.session(), **ANSWER) for prompt in PROMPTS[:3])
     choose, together = Sampler.choose_from, llm.decoder.logits_many
     monkeypatch.setattr(
         Sampler,
         "choose_from",
-        lambda self, seen: 1 / 0 if self is bad._answer._sampler else choose(self, seen),
+        lambda self, seen: 1 / 0 if self is bad._writer._sampler else choose(self, seen),
     )
 
     def refusing(parts: Any) -> Any:
-        if any((part.position, part.tokens[0]) == (0, worse.prompt[0]) for part in parts):
+        if any((part.position, part.tokens[0]) == (0, worse.window.tokens[0]) for part in parts):
             raise PteronError("refused")
         return together(parts)
 
@@ -193,10 +194,10 @@ def test_a_stream_that_fails_fails_alone(llm: LanguageModel, monkeypatch: pytest
 
 def test_a_stream_of_a_batch_belongs_to_it(llm: LanguageModel) -> None:
     session, batch = llm.session(), Batch(llm)
-    stream = session.stream("hello", **ANSWER)
+    stream = llm.answer("hello", session=session, **ANSWER)
     batch.add(stream)
     batch.step()
-    with pytest.raises(PteronError, match="in use"):
+    with pytest.raises(PteronError, match="being made already"):
         Batch(llm).add(stream)
     with pytest.raises(PteronError, match="another thread"):
         session.generate("a", **ANSWER)

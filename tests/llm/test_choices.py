@@ -8,6 +8,7 @@ import torch
 
 from pteron.errors import InputError
 from pteron.llm import LanguageModel, Piece, Stream
+from pteron.llm.answer import Answer
 from pteron.llm.batch import Batch
 from tests.llm.tiny_llama import MAX_LENGTH
 
@@ -28,32 +29,32 @@ def test_choices_have_seeds_of_their_own(llm: LanguageModel) -> None:
     assert [answer.stats.cached_tokens for answer in answers[1:]] == [count] * 2
 
 
-def test_streams_of_a_batch_read_the_prompt_once(llm: LanguageModel) -> None:
+def test_answers_of_a_batch_read_the_prompt_once(llm: LanguageModel) -> None:
     llm.sessions.close()
-    streams = llm.streams(PROMPT, 3, temperature=1.0, seed=5, max_new_tokens=6, eos_token_id=[])
+    answers = llm.answers(PROMPT, 3, temperature=1.0, seed=5, max_new_tokens=6, eos_token_id=[])
     assert len(llm.encode(PROMPT)) > 2 * MAX_LENGTH
     runs, start = [], llm.decoder.start
-    pieces: dict[Stream, list[Piece | Exception]] = {stream: [] for stream in streams}
+    pieces: dict[Answer, list[Piece | Exception]] = {answer: [] for answer in answers}
     batch = Batch(llm)
-    for stream in streams:
-        batch.add(stream)
+    for answer in answers:
+        batch.add(answer)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             llm.decoder, "start", lambda segment: runs.append(len(segment.tokens)) or start(segment)
         )
         while len(batch):
-            for stream, piece in batch.step():
-                pieces[stream].append(piece)
+            for answer, piece in batch.step():
+                pieces[answer].append(piece)
     tokens = [[p.token for p in got if isinstance(p, Piece)] for got in pieces.values()]
     assert tokens == [with_seed(llm, seed) for seed in (5, 6, 7)]
     assert sum(runs) == len(llm.encode(PROMPT)) + 3 * 5
 
 
-def test_one_of_several_streams_may_be_used_alone(llm: LanguageModel) -> None:
-    _, second = llm.streams(PROMPT, 2, temperature=1.0, seed=5, max_new_tokens=6, eos_token_id=[])
-    assert [piece.token for piece in second] == with_seed(llm, 6)
+def test_one_of_several_answers_may_be_used_alone(llm: LanguageModel) -> None:
+    _, second = llm.answers(PROMPT, 2, temperature=1.0, seed=5, max_new_tokens=6, eos_token_id=[])
+    assert [piece.token for piece in Stream(second)] == with_seed(llm, 6)
     with pytest.raises(InputError, match="n is 0"):
-        llm.streams(PROMPT, 0)
+        llm.answers(PROMPT, 0)
 
 
 def test_a_busy_session_shares_what_it_knows(llm: LanguageModel) -> None:

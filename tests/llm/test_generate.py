@@ -20,8 +20,7 @@ import pteron.llm
 from pteron.engine.devices.opening import Device
 from pteron.engine.devices.wgpu.wgpu_device import WgpuDevice
 from pteron.errors import InputError, PteronError
-from pteron.llm import ChatTemplate, ContextFull, Detokenizer, LanguageModel, Piece, Tokenizer
-from pteron.llm.batch import Batch
+from pteron.llm import ChatTemplate, ContextFull, Detokenizer, LanguageModel, Tokenizer
 from pteron.llm.decoder import Segment
 from pteron.llm.tokenizer import StopStrings
 from tests.llm.reciter import reciter
@@ -249,17 +248,6 @@ def test_a_run_that_cannot_start_fails_after_the_piece(
     assert [next(stream).token is None for _ in range(2)] == [False, False]
     with pytest.raises(PteronError, match="refused"):
         next(stream)
-
-
-def test_a_stream_that_has_begun_goes_on_in_a_batch(llm: LanguageModel) -> None:
-    want = llm.session().generate("hello", max_new_tokens=6, eos_token_id=[]).tokens
-    stream = llm.session().stream("hello", max_new_tokens=6, eos_token_id=[])
-    got = [next(stream).token, next(stream).token]
-    batch = Batch(llm)
-    batch.add(stream)
-    while len(batch):
-        got += [item.token for _, item in batch.step() if isinstance(item, Piece)]
-    assert got == want
 
 
 def test_a_stream_that_is_not_read_to_the_end_releases_its_session(llm: LanguageModel) -> None:

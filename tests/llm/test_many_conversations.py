@@ -94,8 +94,7 @@ def test_an_idle_session_makes_room_for_a_new_one(many: LanguageModel, prompts: 
 
 def test_memory_limits_the_conversations(many: LanguageModel, device: Device) -> None:
     assert many.origin is not None
-    source, options = many.origin.args
     limit = 3 * many.decoder.kv_nbytes + 1
-    with pteron.llm.load(source, **{**options, "device": device, "kv_memory": limit}) as fewer:
+    with many.origin(device=device, kv_memory=limit) as fewer:
         assert (fewer.decoder.parallel, fewer.decoder.slots) == (3, 3)
         assert fewer.decoder.kv_nbytes == many.decoder.kv_nbytes

@@ -413,7 +413,7 @@ def test_a_terminated_server_finishes_its_answers(llm: LanguageModel) -> None:
         wait_until(lambda: scheduler.active == scheduler.waiting == 1)
         server.handle_exit(signal.SIGTERM, None)
         with pytest.raises(SchedulerClosed):
-            scheduler.submit(llm.stream("hello"), print)
+            scheduler.submit(llm.answer("hello"), print)
         assert [chunk.choices[0].finish_reason for chunk in chunks][-1] == "length"
         assert whole.result().usage.completion_tokens == 40
 

@@ -380,31 +380,6 @@ def test_a_full_queue_gives_status_429(llm: LanguageModel) -> None:
         assert client.completions.create(**ask).choices[0].text == text  # type: ignore[call-overload]
 
 
-def test_a_burst_is_answered_right_or_refused(llm: LanguageModel) -> None:
-    prompts = [f"{n} is the number" for n in range(20)]
-    want = {p: llm.session().generate(p, max_new_tokens=8).text for p in prompts}
-    with running(llm, parallel=3, queue=5) as url, ThreadPoolExecutor(20) as threads:
-        client = client_of(url)
-
-        def ask(prompt: str) -> str | None:
-            try:
-                if prompt[0] in "13579":
-                    chunks = client.completions.create(
-                        model="x", prompt=prompt, max_tokens=8, temperature=0, stream=True
-                    )
-                    return "".join(chunk.choices[0].text for chunk in chunks)
-                answer = client.completions.create(model="x", prompt=prompt, max_tokens=8, temperature=0)
-                return answer.choices[0].text
-            except openai.RateLimitError:
-                return None
-
-        got = dict(zip(prompts, threads.map(ask, prompts), strict=True))
-        assert idle(url)
-    answered = {prompt: text for prompt, text in got.items() if text is not None}
-    assert len(answered) >= 8
-    assert answered == {prompt: want[prompt] for prompt in answered}
-
-
 def test_an_answer_that_fails_is_an_error_and_the_next_is_right(
     llm: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -443,10 +418,10 @@ def test_answers_take_turns(llm: LanguageModel) -> None:
         go_on.wait(30)
 
     for name in "ab":
-        stream = llm.stream(f"{name} hello", max_new_tokens=10, eos_token_id=[], on_prefill=hold)
-        scheduler.submit(stream, deliver(name))
+        answer = llm.answer(f"{name} hello", max_new_tokens=10, eos_token_id=[], on_prefill=hold)
+        scheduler.submit(answer, deliver(name))
     with pytest.raises(QueueFull):
-        scheduler.submit(llm.stream("hello"), deliver("c"))
+        scheduler.submit(llm.answer("hello"), deliver("c"))
     go_on.set()
     assert done.acquire(timeout=30) and done.acquire(timeout=30)
     scheduler.close()
@@ -464,16 +439,16 @@ def test_a_stopped_scheduler_ends_all_waiting_requests(llm: LanguageModel) -> No
         inside.set()
         go_on.wait(30)
 
-    scheduler.submit(llm.stream("x" * 40, on_prefill=hold), made.append)
+    scheduler.submit(llm.answer("x" * 40, on_prefill=hold), made.append)
     assert inside.wait(30)
-    scheduler.submit(llm.stream("hello"), refused.append)
+    scheduler.submit(llm.answer("hello"), refused.append)
     scheduler.stop()
     go_on.set()
     scheduler.close()
     assert [type(error) for error in made] == [SchedulerClosed]
     assert [type(error) for error in refused] == [SchedulerClosed]
     with pytest.raises(SchedulerClosed):
-        scheduler.submit(llm.stream("hello"), made.append)
+        scheduler.submit(llm.answer("hello"), made.append)
 
 
 def test_a_busy_port_is_noticed_before_a_model_is_loaded(tmp_path: Path) -> None:
@@ -504,11 +479,11 @@ def test_a_cancelled_request_leaves_the_queue(llm: LanguageModel) -> None:
         go_on.wait(30)
 
     finished: list[Any] = []
-    scheduler.submit(llm.stream("hello", max_new_tokens=1, on_prefill=hold), finished.append)
+    scheduler.submit(llm.answer("hello", max_new_tokens=1, on_prefill=hold), finished.append)
     assert inside.wait(30)
-    waiting = scheduler.submit(llm.stream("hello", max_new_tokens=1), finished.append)
+    waiting = scheduler.submit(llm.answer("hello", max_new_tokens=1), finished.append)
     scheduler.cancel(waiting)
-    scheduler.submit(llm.stream("hello", max_new_tokens=1), finished.append)
+    scheduler.submit(llm.answer("hello", max_new_tokens=1), finished.append)
     go_on.set()
     wait_until(lambda: len(finished) == 2)
     scheduler.close()

@@ -13,7 +13,8 @@ from pteron._util.progress import Progress
 from pteron.cli.terminal import markdown_table
 
 if TYPE_CHECKING:
-    from pteron.llm import LanguageModel, Stream
+    from pteron.llm import LanguageModel
+    from pteron.llm.answer import Answer
     from pteron.llm.batch import Batch
 
 LONG, SHORT = 1000, 20  # tokens of the prompt that is being read, and of the one that arrives meanwhile
@@ -23,7 +24,7 @@ WARM_UPS = 3  # until the pace is found, and all shapes were seen
 
 @dataclass(slots=True)
 class ParallelRow:
-    """Tokens that so many conversations write at the same time, and the seconds of each run."""
+    """Tokens that a number of conversations write at the same time, and the seconds of each run."""
 
     conversations: int
     tokens: int  # of one run, by all conversations
@@ -69,7 +70,7 @@ class ParallelRunner:
         repetitions: int,
         progress: Progress | None = None,
     ) -> list[ParallelRow]:
-        """For each count, so many conversations at once: each has read `depth` tokens, and writes `length`.
+        """For each count, that many conversations at once: each has read `depth` tokens, and writes `length`.
 
         The counts take turns, so that a change of the machine's load does not change their ratio.
         """
@@ -125,7 +126,7 @@ class ParallelRunner:
 
     def _arrive(self, batch: Batch, times: list[float]) -> Arrival:
         room = self._model.context_length - 2
-        long, short = self._stream(min(LONG, room)), self._stream(min(SHORT, room))
+        long, short = self._answer(min(LONG, room)), self._answer(min(SHORT, room))
         batch.add(long)
         for _ in range(READ_BEFORE):
             batch.step()
@@ -133,14 +134,14 @@ class ParallelRunner:
         arrived = time.perf_counter()
         batch.step()  # it has begun already
         batch.add(short)
-        while not any(stream is short for stream, _ in batch.step()):
+        while not any(answer is short for answer, _ in batch.step()):
             pass
         seconds = time.perf_counter() - arrived
         batch.remove(long)
-        return Arrival(len(long.prompt), len(short.prompt), seconds, median(times))
+        return Arrival(len(long.window.tokens), len(short.window.tokens), seconds, median(times))
 
-    def _stream(self, length: int) -> Stream:
-        return self._model.stream(self._tokens(length), max_new_tokens=1, eos_token_id=[])
+    def _answer(self, length: int) -> Answer:
+        return self._model.answer(self._tokens(length), max_new_tokens=1, eos_token_id=[])
 
     def _tokens(self, count: int) -> list[int]:
         return [self._random.randrange(self._decoder.vocab_size) for _ in range(count)]

@@ -18,12 +18,13 @@ from pteron.api.program import Program
 from pteron.data.arrow_columns import column_type
 from pteron.data.images import image_array
 from pteron.errors import DeviceError, InputError, OutOfMemory, PteronError, RowError
-from pteron.llm import Embedder, LanguageModel, Stream, Tokenizer, load_embedder
+from pteron.llm import Embedder, LanguageModel, Tokenizer, load_embedder
 from pteron.llm import load as load_language_model
+from pteron.llm.answer import Answer, Piece
 from pteron.llm.batch import outcomes
 from pteron.llm.companions import Companions
 from pteron.llm.embedder import is_embedder
-from pteron.llm.generate import Piece, collect
+from pteron.llm.generate import collect
 from pteron.llm.model_files import is_source, model_file
 from pteron.llm.tokenizer import prompt_worker
 
@@ -242,25 +243,25 @@ class PromptMapper:
 
     def _answers(self, first: int, rows: list[Mapping[str, Any]]) -> Iterator[Any]:
         """A result per row, as soon as it and those before it are there. Who fails does not stop others."""
-        streams: dict[int, Stream] = {}
+        answers: dict[int, Answer] = {}
         results: dict[int, Any] = {}
         for number, row in enumerate(rows, first):
             try:
-                streams[number] = self._model.stream(self._prompt(row), **self._options.generation)
+                answers[number] = self._model.answer(self._prompt(row), **self._options.generation)
             except PteronError as error:
                 results[number] = _row_error(number, error)
-        numbers = list(streams)
+        numbers = list(answers)
         pieces: dict[int, list[Piece]] = {number: [] for number in numbers}
         following = first
-        for place, item in outcomes(self._model, list(streams.values())):
+        for place, item in outcomes(self._model, list(answers.values())):
             number = numbers[place]
             if isinstance(item, Exception):
                 results[number] = _row_error(number, item)
             else:
                 pieces[number].append(item)
                 if item.finish_reason:
-                    answer = collect(pieces.pop(number))
-                    results[number] = answer.text, answer.finish_reason
+                    whole = collect(pieces.pop(number))
+                    results[number] = whole.text, whole.finish_reason
             while following in results:
                 yield results[following]
                 following += 1

@@ -12,11 +12,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pteron.llm.answer import Piece
     from pteron.llm.chat_template import ChatTemplate
     from pteron.llm.comparison import Comparison, compare
     from pteron.llm.context import ContextFull
     from pteron.llm.embedder import Embedder, load_embedder
-    from pteron.llm.generate import Generation, Piece, Stream
+    from pteron.llm.generate import Generation, Stream
     from pteron.llm.gguf import convert
     from pteron.llm.logprobs import TokenLogprob
     from pteron.llm.model import LanguageModel, load
@@ -56,11 +57,12 @@ __all__ = [
 
 # Imported at first use: the command line reads the table of options, and needs nothing else at its start.
 _HOMES = {
+    "answer": "Piece",
     "chat_template": "ChatTemplate",
     "comparison": "Comparison compare",
     "context": "ContextFull",
     "embedder": "Embedder load_embedder",
-    "generate": "Generation Piece Stream",
+    "generate": "Generation Stream",
     "gguf": "convert",
     "logprobs": "TokenLogprob",
     "model": "LanguageModel load",

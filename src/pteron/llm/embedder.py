@@ -22,6 +22,7 @@ from pteron.api.program import Program
 from pteron.engine.devices.opening import Adapter, Device
 from pteron.errors import FormatError, InputError, UnsupportedError
 from pteron.llm.companions import DESCRIPTION, Companions
+from pteron.llm.loaded import LoadedModel
 from pteron.llm.model_files import model_file
 from pteron.llm.tokenizer import Tokenizer, TooLong, prompt_worker
 from pteron.pte import ProgramFile
@@ -70,8 +71,7 @@ def load_embedder(
         elif not isinstance(tokenizer, Tokenizer):
             tokenizer = Tokenizer.from_file(tokenizer)
         embedder = Embedder(program, tokenizer, found.description())
-        options = {"device": program.device.name}
-        embedder.origin = partial(_load_again, portable_source(source), options)
+        embedder.origin = partial(load_embedder, portable_source(source), device=program.device.name)
         return embedder
     except BaseException:
         program.close()
@@ -94,11 +94,7 @@ def is_embedder(path: Path) -> bool:
             return False
 
 
-def _load_again(source: Any, options: dict[str, Any]) -> Embedder:
-    return load_embedder(source, **options)
-
-
-class Embedder:
+class Embedder(LoadedModel):
     """Turns texts into vectors. `pteron.llm.load_embedder` makes it. Threads may share it.
 
     Attributes:
@@ -109,10 +105,7 @@ class Embedder:
     def __init__(
         self, program: Program, tokenizer: Tokenizer, description: Mapping[str, Any] | None = None
     ) -> None:
-        self.program = program
-        self.tokenizer = tokenizer
-        self.description = description or {}
-        self.origin: partial[Embedder] | None = None  # how to load it again, for pickling
+        super().__init__(program, tokenizer, description)
         self.method = program.method("forward")
         inputs, outputs = self.method.inputs, self.method.outputs
         if not _are_of_an_embedder(inputs, outputs):
@@ -178,26 +171,6 @@ class Embedder:
         while end and tokens[-len(end) :] != end:
             end = end[1:]
         return [*tokens[: self.max_length - len(end)], *end]
-
-    def reload(self) -> None:
-        """Load the model on a new device, after `DeviceLost`."""
-        self.program.reload()
-
-    def __reduce__(self) -> Any:
-        """An embedder is pickled as its file and its options."""
-        if self.origin is None:
-            raise TypeError("only an embedder from pteron.llm.load_embedder can be pickled")
-        return _load_again, self.origin.args
-
-    def close(self) -> None:
-        self.tokenizer.close()
-        self.program.close()
-
-    def __enter__(self) -> Embedder:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<Embedder, {self.width} numbers for up to {self.max_length} tokens>"

@@ -16,6 +16,7 @@ from pteron.api.loading import portable_source
 from pteron.compiler.segments.graph import Batching
 from pteron.engine.devices.opening import Adapter, Device
 from pteron.errors import InputError, PteronError
+from pteron.llm.answer import Answer, Piece
 from pteron.llm.batch import run_all
 from pteron.llm.bounded import Worker
 from pteron.llm.chat_template import ChatTemplate, Message
@@ -23,8 +24,9 @@ from pteron.llm.companions import Companions
 from pteron.llm.context import ContextFull, ContextWindow, TextWindow, TurnWindow, check_room
 from pteron.llm.context_choice import chosen_context, file_facts
 from pteron.llm.decoder import Decoder
-from pteron.llm.generate import Generation, Piece, Prompt, Prompts, Stream, collect, is_many, is_messages
+from pteron.llm.generate import Generation, Prompt, Prompts, Stream, collect, is_many, is_messages
 from pteron.llm.grammar import Grammars, Source
+from pteron.llm.loaded import LoadedModel
 from pteron.llm.model_files import model_file
 from pteron.llm.options import AnswerOptions, Options, Sampling, split
 from pteron.llm.session import Session
@@ -126,27 +128,24 @@ def load(
             name=f"the chat template of {found.name}" if chat_template is None else "the chat template given",
             tool_template=found.tool_template() if chat_template is None else None,
         )
-        options = {
-            "tokenizer": tokenizer,
-            "chat_template": chat_template,
-            "context_length": context_length,
-            "data_path": data_path,
-            "device": program.device.name,
-            "kv_dtype": kv_dtype,
-            "parallel": parallel,
-            "kv_memory": kv_memory,
-            "wait": wait,
-        }
-        model.origin = partial(_load_again, portable_source(given), options)
+        model.origin = partial(
+            load,
+            portable_source(given),
+            tokenizer=tokenizer,
+            chat_template=chat_template,
+            context_length=context_length,
+            data_path=data_path,
+            device=program.device.name,
+            kv_dtype=kv_dtype,
+            parallel=parallel,
+            kv_memory=kv_memory,
+            wait=wait,
+        )
         return model
     except BaseException:
         worker.close()
         program.close()
         raise
-
-
-def _load_again(source: Any, options: dict[str, Any]) -> LanguageModel:
-    return load(source, **options)
 
 
 def _tokenizer(given: Tokenizer | str | Path | None, found: Companions, worker: Worker) -> Tokenizer:
@@ -155,7 +154,7 @@ def _tokenizer(given: Tokenizer | str | Path | None, found: Companions, worker: 
     return given if isinstance(given, Tokenizer) else Tokenizer.from_file(given, worker=worker)
 
 
-class LanguageModel:
+class LanguageModel(LoadedModel):
     """Generates text. `pteron.llm.load` makes it.
 
     Threads may share it. Answers at the same time have separate KV states. It can be pickled, without its
@@ -179,11 +178,8 @@ class LanguageModel:
         name: str = "the chat template",
         tool_template: str | None = None,
     ) -> None:
+        super().__init__(decoder.program, tokenizer, description)
         self.decoder = decoder
-        self.program = decoder.program
-        self.origin: partial[LanguageModel] | None = None  # how to load it again, for pickling
-        self.tokenizer = tokenizer
-        self.description = description or {}
         self.special_tokens = dict(special or {})
         made = partial(ChatTemplate, special_tokens=self.special_tokens, name=name, worker=tokenizer.worker)
         self.chat_template = made(chat_template) if chat_template else None
@@ -231,8 +227,19 @@ class LanguageModel:
                 print(piece.text, end="", flush=True)
             ```
         """
+        return Stream(self.answer(prompt, session=session, allow_special=allow_special, **options))
+
+    def answer(
+        self,
+        prompt: Prompt,
+        *,
+        session: Session | None = None,
+        allow_special: bool = False,
+        **options: Unpack[Options],
+    ) -> Answer:
+        """Make the task to answer a prompt, for a `Batch`. The arguments are those of `stream`."""
         sampling, rest = self._split(options)
-        return Stream(self, self._window(prompt, rest, allow_special), sampling, rest, session)
+        return Answer(self, self._window(prompt, rest, allow_special), sampling, rest, session)
 
     def _split(self, options: Options) -> tuple[Sampling, AnswerOptions]:
         """Check options, and divide them by what they are about."""
@@ -320,7 +327,7 @@ class LanguageModel:
                 return collect(stream)
         if session is not None:
             raise InputError("a session answers one prompt at a time: leave session= out for several prompts")
-        return self._collected(self._streams_of(cast(Prompts, prompt), allow_special, options))
+        return self._collected(self._answers(cast(Prompts, prompt), allow_special, options))
 
     def stream_many(
         self, prompts: Prompts, *, allow_special: bool = False, **options: Unpack[Options]
@@ -338,44 +345,44 @@ class LanguageModel:
         Yields:
             The number of a prompt, from 0, and the next piece of its answer.
         """
-        return run_all(self, self._streams_of(prompts, allow_special, options))
+        return run_all(self, self._answers(prompts, allow_special, options))
 
-    def _streams_of(self, prompts: Prompts, allow_special: bool, options: Options) -> list[Stream]:
-        return [self.stream(prompt, allow_special=allow_special, **options) for prompt in prompts]
+    def _answers(self, prompts: Prompts, allow_special: bool, options: Options) -> list[Answer]:
+        return [self.answer(prompt, allow_special=allow_special, **options) for prompt in prompts]
 
-    def _collected(self, streams: Sequence[Stream]) -> list[Generation]:
-        pieces: list[list[Piece]] = [[] for _ in streams]
-        for number, piece in run_all(self, streams):
+    def _collected(self, answers: Sequence[Answer]) -> list[Generation]:
+        pieces: list[list[Piece]] = [[] for _ in answers]
+        for number, piece in run_all(self, answers):
             pieces[number].append(piece)
         return [collect(each) for each in pieces]
 
-    def streams(
+    def answers(
         self, prompt: Prompt, n: int, *, allow_special: bool = False, **options: Unpack[Options]
-    ) -> list[Stream]:
-        """Make several streams for one prompt, to run in any order. The prompt is read once.
-
-        Args:
-            prompt: As in `stream`.
-            n: The number of answers. With a seed, they have the seeds `seed`, `seed + 1` and so on.
-            allow_special: Whether control tokens in messages count as such. See `encode`.
-            **options: See `Sampling` and `AnswerOptions`.
-        """
+    ) -> list[Answer]:
+        """Make several answers to one prompt, for a `Batch`, with the seeds `seed`, `seed + 1` and so on."""
         if n < 1:
             raise InputError(f"n is {n}: expected 1 or more")
         sampling, rest = self._split(options)
         window = self._window(prompt, rest, allow_special)
-        first = Stream(self, window, sampling, rest)
+        first = Answer(self, window, sampling, rest)
         others = []
         for number in range(1, n):
             seed = None if sampling.seed is None else sampling.seed + number
-            others.append(Stream(self, copy(window), replace(sampling, seed=seed), rest))
+            others.append(Answer(self, copy(window), replace(sampling, seed=seed), rest))
         return [first, *others]
 
     def choices(
         self, prompt: Prompt, n: int, *, allow_special: bool = False, **options: Unpack[Options]
     ) -> list[Generation]:
-        """Generate several complete answers to one prompt. The arguments are those of `streams`."""
-        return self._collected(self.streams(prompt, n, allow_special=allow_special, **options))
+        """Generate several complete answers to one prompt. With a seed, each has a seed of its own.
+
+        Args:
+            prompt: As in `stream`.
+            n: The number of answers.
+            allow_special: Whether control tokens in messages count as such. See `encode`.
+            **options: See `Sampling` and `AnswerOptions`.
+        """
+        return self._collected(self.answers(prompt, n, allow_special=allow_special, **options))
 
     def tokens_containing(self, texts: Sequence[str]) -> frozenset[int]:
         """The tokens that contain one of these texts. The result is remembered."""
@@ -487,26 +494,13 @@ class LanguageModel:
     def reload(self) -> None:
         """Load the model on a new device, after `DeviceLost`. Sessions read their text again."""
         self.sessions.close()
-        self.program.reload()
-
-    def __reduce__(self) -> Any:
-        """A model is pickled as its file and its options, without sessions."""
-        if self.origin is None:
-            raise TypeError("only a model from pteron.llm.load can be pickled")
-        return _load_again, self.origin.args
+        super().reload()
 
     def close(self) -> None:
         """Free everything on the GPU, and end the tokenizer's process."""
         self.grammars.close()
-        self.tokenizer.close()
         self.sessions.close()
-        self.program.close()
-
-    def __enter__(self) -> LanguageModel:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+        super().close()
 
     def __repr__(self) -> str:
         return f"<LanguageModel, context of {self.context_length} tokens, on {self.program.device.name}>"

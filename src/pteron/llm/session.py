@@ -17,6 +17,7 @@ from pteron.llm.options import Options
 from pteron.llm.session_file import SavedSession, read_session, write_session
 
 if TYPE_CHECKING:
+    from pteron.llm.answer import Answer
     from pteron.llm.generate import Generation, Prompt, Stream
     from pteron.llm.model import LanguageModel
 
@@ -40,7 +41,7 @@ class Session:
         self._decoder: Decoder = model.decoder
         self._state = model.sessions.new_state(model.decoder)
         self._parked: list[bytes] | None = None  # the contents of a KV state that was given away
-        self._turn: weakref.ref[Stream] | None = None
+        self._turn: weakref.ref[Answer] | None = None
         self._lock = threading.RLock()
         self.thread: int | None = None  # the thread that is answering
         self.last_used = time.monotonic()
@@ -113,11 +114,11 @@ class Session:
     # -- for generation ---------------------------------------------------------------------------
 
     @contextmanager
-    def turn(self, stream: weakref.ref[Stream], cancelled: threading.Event) -> Iterator[None]:
+    def turn(self, answer: weakref.ref[Answer], cancelled: threading.Event) -> Iterator[None]:
         """Exclusive use of the session for one turn. It may wait for a KV state, until it is cancelled."""
         with self._lock:
             self._end_turn()
-            self._turn, self.thread = stream, threading.get_ident()
+            self._turn, self.thread = answer, threading.get_ident()
         try:
             with self._lock:
                 if not self._decoder.method.owns(self._state):  # the state was lost with its device
@@ -127,7 +128,7 @@ class Session:
                 self._unpark(cancelled)
             yield
         finally:
-            if self._turn is stream:
+            if self._turn is answer:
                 self._turn = self.thread = None
                 self.last_used = time.monotonic()
                 self._model.sessions.tell()

@@ -14,7 +14,8 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pteron.llm import Embedder, LanguageModel, Stream
+from pteron.llm import Embedder, LanguageModel
+from pteron.llm.answer import Answer
 from pteron.server.bodies import Bodies
 from pteron.server.catalog import Catalog, Lease, ServedModel
 from pteron.server.embedding_batch import Embedding
@@ -137,18 +138,18 @@ class Endpoints:
                 if source:
                     loop = asyncio.get_running_loop()
                     await loop.run_in_executor(self._compiler, llm.grammars.compiled, source)
-                pieces = Pieces(lease, await self._read(self._streams, llm, request))
+                pieces = Pieces(lease, await self._read(self._answers, llm, request))
             undo.pop_all()
         if request.stream:
             return EventStream(pieces, _events(pieces, form, request))
         return await whole(http, pieces, _collected(pieces, form, request))
 
-    def _streams(self, llm: LanguageModel, request: Request) -> list[Stream]:
+    def _answers(self, llm: LanguageModel, request: Request) -> list[Answer]:
         options: Any = {**request.options, **self._fixed}
         if request.best_of > request.n:
             options["logprobs"] = True  # they say which answers are the best
-        streams = (llm.streams(prompt, request.best_of, **options) for prompt in request.prompts)
-        return [stream for some in streams for stream in some]
+        answers = (llm.answers(prompt, request.best_of, **options) for prompt in request.prompts)
+        return [answer for some in answers for answer in some]
 
     async def _body(self, http: HttpRequest) -> bytes:
         _check_content_type(http)

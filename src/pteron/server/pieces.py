@@ -11,7 +11,8 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from pteron.llm import Piece, Stream
+from pteron.llm import Piece
+from pteron.llm.answer import Answer
 from pteron.server.catalog import Lease
 from pteron.server.refusals import CLIENT_LEFT
 from pteron.server.request_log import current_record
@@ -63,7 +64,7 @@ class Pieces:
     def end(self) -> None:
         """Cancel what is not finished: the client has left. The request needs its model no more."""
         for job in self._jobs:
-            if self._unfinished and isinstance(job.task, Stream):
+            if self._unfinished and isinstance(job.task, Answer):
                 self._record.add_prompt(job.task.stats)
             self._scheduler.cancel(job)
         self._record.finish_reasons += ["cancelled"] * self._unfinished

@@ -42,13 +42,13 @@ class SchedulerClosed(PteronError):
 
 
 class Task(Hashable, Protocol):
-    """What a request wants: a `Stream`, or the vectors of many texts."""
+    """What a request wants: an `Answer`, or the vectors of many texts."""
 
     def cancel(self) -> None: ...
 
 
 class Driver(Protocol):
-    """Runs tasks step by step. A `Batch` runs streams, an `EmbeddingBatch` texts."""
+    """Runs tasks step by step. A `Batch` runs answers, an `EmbeddingBatch` texts."""
 
     def add(self, task: Any) -> None: ...
 
