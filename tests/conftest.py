@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pteron.compiler.ir.dispatch import GPU, SOFTWARE
+from pteron.compiler.ir.dispatch import GPU, MANY_REGISTERS, SOFTWARE
 from pteron.engine.devices.opening import Device, open_device
 from pteron.engine.devices.wgpu import native
 from pteron.errors import DeviceError
@@ -39,7 +39,7 @@ KINDS: dict[str, Callable[[frozenset[str]], frozenset[str]]] = {
     "portable": lambda offered: frozenset(),
     "software": lambda offered: offered | {SOFTWARE},
     "GPU": lambda offered: frozenset({GPU}),
-    "GPU with all": lambda offered: offered | {GPU},
+    "GPU with all": lambda offered: offered | {GPU, MANY_REGISTERS},
 }
 
 

@@ -19,8 +19,9 @@ import pteron.llm
 from benchmarks.gpu_model.programs import LANGUAGE_MODELS, path_of
 from benchmarks.gpu_model.recorded import Dispatch, Recorded, text_key
 from pteron.api.method import Method
-from pteron.compiler.ir.dispatch import GPU, HALF, SUBGROUP
+from pteron.compiler.ir.dispatch import GPU, HALF, MANY_REGISTERS, SUBGROUP
 from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ops.products import ORDER
 from pteron.compiler.sketch import found as leaves
 from pteron.engine.devices.recording import RecordingDevice
 from pteron.engine.state import State
@@ -33,7 +34,7 @@ LANGUAGE_POINTS = "decode at 512:1@512,prefill 128:128@0"
 
 
 def a_gpu() -> RecordingDevice:
-    return RecordingDevice(frozenset({GPU, SUBGROUP, HALF}))
+    return RecordingDevice(frozenset({GPU, SUBGROUP, HALF, MANY_REGISTERS}))
 
 
 def dispatches(method: Method, inputs: Any, state: State | None = None) -> list[Dispatch]:
@@ -60,6 +61,10 @@ def _described(number: int, step: Step, dispatch: KernelDispatch) -> Dispatch:
     )
 
 
+# What the names of routes that need many registers end with.
+FOR_MANY_REGISTERS = tuple(kind.name for kind in ORDER if MANY_REGISTERS in kind.needs)
+
+
 def texts(device: RecordingDevice, method: Method) -> dict[str, Any]:
     """Every compiled kernel, whether a point uses it or not."""
     routes: dict[str, set[str]] = {}
@@ -71,6 +76,9 @@ def texts(device: RecordingDevice, method: Method) -> dict[str, Any]:
             "kernel": made.label,
             "routes": sorted(routes.get(made.source, ())),
             "kinds": made.kinds,
+            "many_registers": all(
+                route.endswith(FOR_MANY_REGISTERS) for route in routes.get(made.source, ("",))
+            ),
             "text": made.source,
         }
         for made in device.pipelines.values()

@@ -52,7 +52,8 @@ class Dispatch:
         return x * y * z
 
 
-# A shader text: its key, kernel, routes, kinds of bindings, and the text.
+# A shader text: its key, kernel, routes, kinds of bindings, whether only GPUs with many registers use it, and
+# the text.
 Text: TypeAlias = dict[str, Any]
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchmarks.gpu_model.compiler import Compiled, compile_texts
-from benchmarks.gpu_model.gpus import GPUS, Gpu
+from benchmarks.gpu_model.gpus import GPUS, INTEL, Gpu
 from benchmarks.gpu_model.measure import SAMPLES, Measured, measure
 from benchmarks.gpu_model.prediction import Waves, predict, roofline
 from benchmarks.gpu_model.recorded import Dispatch, Recorded
@@ -120,14 +120,18 @@ def examine(
     adjust: Callable[[Gpu], Gpu] = lambda gpu: gpu,
 ) -> Family:
     """Compile all texts for a GPU, and predict the time of the wanted dispatches if its times are known."""
-    compiled = compile_texts(tree, recorded.texts.values(), family, checks)
-    made = {key: one for key in recorded.texts if isinstance(one := compiled[key], Compiled)}
-    errors = {key: one for key in recorded.texts if isinstance(one := compiled[key], str)}
+    base = family.partition("@")[0]
+    texts = {
+        key: text for key, text in recorded.texts.items() if base not in INTEL or not text["many_registers"]
+    }
+    compiled = compile_texts(tree, texts.values(), family, checks)
+    made = {key: one for key in texts if isinstance(one := compiled[key], Compiled)}
+    errors = {key: one for key in texts if isinstance(one := compiled[key], str)}
     kernels = {
         key: Static.of(one, recorded.texts[key]["kernel"], recorded.texts[key]["routes"])
         for key, one in made.items()
     }
-    gpu = GPUS.get(family.partition("@")[0])
+    gpu = GPUS.get(base)
     if gpu is None:
         return Family(kernels, errors, {})
     gpu = adjust(gpu)

@@ -27,11 +27,11 @@ from tests.support.export import export
 
 ROWS, WIDTH = 24, 64
 LINEAR = [case for case in cases() if case.op == "aten.linear.default" and case.sizes[0] < 100][:1]
-FINISH = "finish_four(start.matrix, row + r, start.column + 4u * right, sum[h][r]);"
+FINISH = "finish_four(origin.matrix, row, column, whole);"
 READ = "a_four(start.matrix, start.row + r, k)"
 # What is wrong: the kernel, its text, the wrong text, and a number of rows that a GPU uses the kernel for.
 DAMAGES = {
-    "a flipped sign": ("matmul_tile", FINISH, FINISH.replace("sum", "-sum"), 20),
+    "a flipped sign": ("matmul_tile", FINISH, FINISH.replace("whole", "-whole"), 20),
     "a wrong row at small shapes": ("matmul_teams", READ, READ.replace("+ r", "+ r + u32(p.rows < 5u)"), 3),
     "a race": ("matmul_tile", "workgroupBarrier();", "", 20),
 }

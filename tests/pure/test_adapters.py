@@ -12,8 +12,9 @@ from pteron.engine.devices.wgpu import adapters
 from pteron.errors import DeviceError
 
 
-def handle(name: str, kind: str, backend: str = "Vulkan") -> Any:
+def handle(name: str, kind: str, backend: str = "Vulkan", vendor: int = 0x8086) -> Any:
     info = {"device": name, "adapter_type": kind, "backend_type": backend, "description": "driver 1"}
+    info["vendor_id"] = vendor
     return SimpleNamespace(info=info, features=["subgroup"], limits={"max-bind-groups": 4})
 
 
@@ -82,3 +83,9 @@ def test_what_is_not_there_is_refused_with_what_is(machine: Any) -> None:
     machine()
     with pytest.raises(DeviceError, match="no GPU adapter was found: install a Vulkan driver"):
         adapters.choose()
+
+
+@pytest.mark.parametrize("vendor, many", [(0x1002, True), (0x10DE, True), (0x8086, False), (0x10005, False)])
+def test_lanes_of_some_makers_have_many_registers(machine: Any, vendor: int, many: bool) -> None:
+    machine(handle("one", "DiscreteGPU", vendor=vendor))
+    assert adapters.adapters()[0].has_many_registers == many

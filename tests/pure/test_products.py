@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pteron.compiler.ir.dispatch import GPU, HALF, SUBGROUP, Dispatch
+from pteron.compiler.ir.dispatch import GPU, HALF, MANY_REGISTERS, SUBGROUP, Dispatch
 from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ops import products
 from pteron.compiler.ops.products import Candidate, GemmShape, KernelKind, product_routes
@@ -63,13 +63,9 @@ def test_on_a_gpu(name: str) -> None:
     few = ["team few rows"] * 3 + (
         ["small tile gemm"] * 2 if name == "et_vk.linear_q4gsw.default" else ["team few rows"] * 2
     )
-    large = (
-        ["tall tile gemm"] * 2
-        if name == "et_vk.linear_q4gsw.default"
-        else ["small tile gemm", "large tile gemm"]
-    )
-    wanted = ["team gemv", *few, "small tile gemm", *large]
-    assert taken(name, LAPTOP) == wanted
+    wanted = ["team gemv", *few, "small tile gemm", "tall tile gemm"]
+    assert taken(name, LAPTOP) == [*wanted, "tall tile gemm"]
+    assert taken(name, (*LAPTOP, MANY_REGISTERS)) == [*wanted, "broad tile gemm"]
 
 
 @pytest.mark.parametrize("name", FAMILIES)

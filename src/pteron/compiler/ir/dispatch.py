@@ -30,6 +30,8 @@ WORKGROUP = 64
 # Features that a route may need: subgroups of at least eight lanes, and half-precision arithmetic.
 SUBGROUP = "subgroup of 8"
 HALF = "shader-f16"
+# Every device can run routes that need this. Where a lane has few registers (Intel, phones), they are slow.
+MANY_REGISTERS = "many registers"
 # Not for routes: with 64-bit integers, kernels on a software adapter move 64 bits at a time.
 WIDE = "shader-int64"
 

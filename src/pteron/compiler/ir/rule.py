@@ -12,6 +12,7 @@ from pteron.compiler.ir.checks import OpError, check
 from pteron.compiler.ir.dispatch import (
     GPU,
     HALF,
+    MANY_REGISTERS,
     SOFTWARE,
     SUBGROUP,
     WORKGROUP,
@@ -65,6 +66,7 @@ __all__ = [
     "EXPANDED",
     "GPU",
     "HALF",
+    "MANY_REGISTERS",
     "PERMUTED",
     "RESHAPED",
     "SOFTWARE",

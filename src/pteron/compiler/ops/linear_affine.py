@@ -27,8 +27,6 @@ from pteron.compiler.ops.products import (
     ANY,
     GEMM,
     GEMV,
-    SMALL_TILE,
-    TALL_TILE,
     TEAM_FEW_PACKED_ROWS,
     TEAM_GEMV,
     Candidate,
@@ -36,11 +34,9 @@ from pteron.compiler.ops.products import (
     KernelKind,
     product_routes,
 )
+from pteron.compiler.ops.workgroups import tile_candidates
 
 TEAM_STEPS = 32  # steps in depth that a lane of a team computes at a time
-# Tiles: the lanes of a slice compute TALL rows of four columns each. SLICES sets of lanes divide the depth.
-TALL = {"HEIGHT": 64, "WIDTH": 32, "TALL": 8, "SLICES": 4, "QUADS": 2}
-SMALL = {"HEIGHT": 32, "WIDTH": 32, "TALL": 4, "SLICES": 4, "QUADS": 2}
 
 
 @op("pteron.linear_affine.default", work=multiplies("x"), rows=rows_of("x", mixes=-1))
@@ -109,14 +105,12 @@ class AffineProduct:
         return [self._teams(TEAM_GEMV, 1), self._teams(TEAM_FEW_PACKED_ROWS, 4)]
 
     def tile_candidates(self) -> list[Candidate]:
-        return [self._tiles(TALL_TILE, TALL), self._tiles(SMALL_TILE, SMALL)]
+        product = self.shared.dispatch("linear_affine_tile", (1, 1, 1))
+        return tile_candidates(product, self.gemm)
 
     def _teams(self, kind: KernelKind, height: int) -> Candidate:
         lanes = team_lanes(self.weight)
         return self.candidate(kind, "linear_affine_teams", height, lanes["COLUMNS"], **lanes)
-
-    def _tiles(self, kind: KernelKind, tile: dict[str, int]) -> Candidate:
-        return self.candidate(kind, "linear_affine_tile", tile["HEIGHT"], tile["WIDTH"], **tile)
 
     def candidate(
         self, kind: KernelKind, kernel: str, height: int, width: int, **defines: Define

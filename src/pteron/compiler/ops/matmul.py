@@ -6,7 +6,6 @@ linear layer has one matrix, a transposed b, and its bias as c.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -31,7 +30,6 @@ from pteron.compiler.ops.outputs import SideBySide
 from pteron.compiler.ops.products import (
     ANY,
     GEMM,
-    LARGE_TILE,
     SMALL_TILE,
     TEAM_FEW_ROWS,
     TEAM_GEMV,
@@ -41,15 +39,11 @@ from pteron.compiler.ops.products import (
     product_routes,
 )
 from pteron.compiler.ops.shapes import broadcast, broadcast_strides
+from pteron.compiler.ops.workgroups import tile_candidates
 
 # In a team kernel, SLICES lanes divide the depth of four columns. A workgroup has QUADS times four columns.
 # If b is transposed, neighbours in depth are neighbours in memory. If not, neighbouring columns are.
 TEAMS = {True: {"SLICES": 64, "QUADS": 1}, False: {"SLICES": 16, "QUADS": 8}}
-# A tile has DOWN x ACROSS lanes. Each lane computes 4 * HEIGHT rows and four columns.
-TILES: Mapping[KernelKind, Mapping[str, int]] = {
-    LARGE_TILE: {"DOWN": 8, "ACROSS": 16, "HEIGHT": 2},
-    SMALL_TILE: {"DOWN": 8, "ACROSS": 8, "HEIGHT": 1},
-}
 
 
 def all_float32(*tensors: LiveTensor | None) -> bool:
@@ -172,14 +166,11 @@ class Product:
             grid = self.gemm.workgroups(height, 4 * lanes["QUADS"])
             return self.candidate(kind, "matmul_teams", grid, RAGGED=ragged, ROWS=height, **lanes)
 
-        def tiles(kind: KernelKind, lanes: Mapping[str, int]) -> Candidate:
-            grid = self.gemm.workgroups(4 * lanes["HEIGHT"] * lanes["DOWN"], 4 * lanes["ACROSS"])
-            return self.candidate(kind, "matmul_tile", grid, RAGGED=ragged, **lanes)
-
+        tile = self.candidate(SMALL_TILE, "matmul_tile", (1, 1, 1), RAGGED=ragged)
         return [
             teams(TEAM_GEMV, 1),
             teams(TEAM_FEW_ROWS, 4),
-            *(tiles(kind, lanes) for kind, lanes in TILES.items()),
+            *tile_candidates(tile.dispatch, self.gemm, columns_first=not self.transposed, needs=tile.needs),
         ]
 
     def _portable_candidates(self) -> list[Candidate]:

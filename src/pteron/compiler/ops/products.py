@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from pteron.compiler.ir.rule import (
     GPU,
+    MANY_REGISTERS,
     WORKGROUP,
     Dispatch,
     Grid,
@@ -88,6 +89,9 @@ TEAM_FEW_ROWS = KernelKind("team few rows", GPU, (), up_to(FEW_ROWS))
 TEAM_FEW_PACKED_ROWS = KernelKind("team few rows", GPU, (), up_to(FEW_PACKED_ROWS))
 # Tiles: a workgroup keeps a part of both operands in its memory.
 SPLIT_TILE = KernelKind("split tile gemm", GPU)  # several workgroups divide the depth
+BROAD_TILE = KernelKind(
+    "broad tile gemm", GPU, (MANY_REGISTERS,), lambda gemm: gemm.elements >= MANY_ELEMENTS
+)
 LARGE_TILE = KernelKind("large tile gemm", GPU, (), lambda gemm: gemm.elements >= MANY_ELEMENTS)
 TALL_TILE = KernelKind(
     "tall tile gemm", GPU, (), lambda gemm: gemm.rows > 32 and gemm.elements >= ENOUGH_ELEMENTS
@@ -109,6 +113,7 @@ ORDER = (
     TEAM_FEW_PACKED_ROWS,
     GEMV,
     SPLIT_TILE,
+    BROAD_TILE,
     LARGE_TILE,
     TALL_TILE,
     SMALL_TILE,

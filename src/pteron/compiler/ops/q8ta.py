@@ -131,7 +131,7 @@ def _linear(
     candidates = []
     if depth % 4 == 0 and (whole or out.dtype.itemsize == 4):
         product = Dispatch("q8ta_linear_group", bindings, params, fold(0), {**defines, **stores(whole)})
-        candidates += team_candidates(product, gemm) + tile_candidates(product, gemm, step=16)
+        candidates += team_candidates(product, gemm) + tile_candidates(product, gemm, packed=True)
 
     def portable(kind: KernelKind, height: int) -> Candidate:
         grid = gemm.invocations(height, 4)
@@ -317,7 +317,7 @@ def _conv2d(
     most = weights.max_shape[0] // groups
     if not transposed and most >= MIN_TILE_ROWS and weights.rank == 2 and steps[0] % 4 == 0:
         product = Dispatch("q8ta_conv2d_group", bindings, params, fold(0), defines)
-        candidates += tile_candidates(product, gemm, step=16, columns_first=True, when=positions % 4 == 0)
+        candidates += tile_candidates(product, gemm, columns_first=True, when=positions % 4 == 0, packed=True)
     return product_routes(gemm, candidates)
 
 

@@ -6,12 +6,13 @@ text is used for teams (lanes divide the depth) and for tiles (operands are in w
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pteron.compiler.ir.rule import Define, Dispatch
 from pteron.compiler.ops.products import (
-    LARGE_TILE,
+    BROAD_TILE,
     SMALL_TILE,
+    TALL_TILE,
     TEAM_FEW_ROWS,
     TEAM_GEMV,
     Candidate,
@@ -21,7 +22,34 @@ from pteron.compiler.ops.products import (
 
 TEAM_COLUMNS = 8  # per workgroup
 TEAM_ROWS = 4
-TILE_SIDES = {LARGE_TILE: 64, SMALL_TILE: 32}  # rows and columns
+
+
+@dataclass(frozen=True, slots=True)
+class TileShape:
+    """The block of a workgroup, in units of 32. `slices` sets of 64 lanes divide the depth.
+
+    A lane computes 4 * tall rows of 4 * broad columns. Larger blocks read workgroup memory less often,
+    smaller ones keep more lanes busy.
+    """
+
+    tall: int
+    broad: int
+    slices: int
+
+    def candidate(
+        self, kind: KernelKind, product: Dispatch, gemm: GemmShape, packed: bool = False
+    ) -> Candidate:
+        """`product`, a kernel that includes lib/tile_core.wgsl. packed: a quad is one word."""
+        later = (4 * self.tall - 1) * self.broad  # sums of a lane, without those of its first row
+        size = {"TALL": self.tall, "BROAD": self.broad, "SLICES": self.slices, "LATER": later}
+        steps = {"QUADS": 8, "STEPS": 1} if packed else {"QUADS": 2, "STEPS": 4}
+        defines: dict[str, Define] = {**product.defines, **size, **steps}
+        grid = gemm.workgroups(32 * self.tall, 32 * self.broad)
+        return Candidate(kind, replace(product, grid=grid, defines=defines))
+
+
+# A workgroup may use 16 KiB: four slices of a broad tile do not fit.
+TILES = {BROAD_TILE: TileShape(2, 2, 2), TALL_TILE: TileShape(2, 1, 4), SMALL_TILE: TileShape(1, 1, 4)}
 
 
 def stores(whole: bool) -> dict[str, Define]:
@@ -43,19 +71,17 @@ def team_candidates(product: Dispatch, gemm: GemmShape) -> list[Candidate]:
 def tile_candidates(
     product: Dispatch,
     gemm: GemmShape,
-    step: int = 4,
     rows_first: bool = False,
     columns_first: bool = False,
     when: bool | None = None,
+    packed: bool = False,
+    needs: tuple[str, ...] = (),
 ) -> list[Candidate]:
-    """`product` with large and with small tiles. Its grid is replaced. `step`: quads in depth per iteration.
+    """`product` with tiles of all sizes. Its grid is replaced. packed: a quad is one word.
 
     `rows_first`, `columns_first`: neighbours in memory are rows or columns of an operand, not steps in depth.
     """
-    order = {"ROWS_FIRST": rows_first, "COLUMNS_FIRST": columns_first}
-
-    def tiles(kind: KernelKind, side: int) -> Candidate:
-        defines = {**product.defines, **order, "IN_TEAMS": False, "QUADS": step, "SIDE": side}
-        return Candidate(kind, replace(product, grid=gemm.workgroups(side, side), defines=defines), when)
-
-    return [tiles(kind, side) for kind, side in TILE_SIDES.items()]
+    order = {"ROWS_FIRST": rows_first, "COLUMNS_FIRST": columns_first, "IN_TEAMS": False}
+    ordered = replace(product, defines={**product.defines, **order})
+    tiles = [tile.candidate(kind, ordered, gemm, packed) for kind, tile in TILES.items()]
+    return [replace(each, when=when, needs=needs) for each in tiles]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+AMD, NVIDIA = 0x1002, 0x10DE
+
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
@@ -18,6 +20,7 @@ class Adapter:
         driver: The driver and its version.
         features: WebGPU features, such as `subgroup` or `shader-f16`.
         limits: WebGPU limits by name.
+        vendor: The number of the maker, as for PCI devices.
     """
 
     index: int
@@ -28,11 +31,17 @@ class Adapter:
     features: frozenset[str] = field(repr=False)
     limits: dict[str, int] = field(repr=False)
     handle: Any = field(repr=False, compare=False)
+    vendor: int = 0
 
     @property
     def is_software(self) -> bool:
         """Whether it runs on the CPU."""
         return self.kind == "CPU"
+
+    @property
+    def has_many_registers(self) -> bool:
+        """Whether a lane can keep about 200 values in registers."""
+        return self.vendor in (AMD, NVIDIA)
 
     def __str__(self) -> str:
         return f"{self.name} ({self.kind}, {self.backend}, {self.driver})"

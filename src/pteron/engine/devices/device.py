@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import IntFlag
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from pteron.compiler.ir.dispatch import GPU, SOFTWARE, Grid
+from pteron.compiler.ir.dispatch import GPU, MANY_REGISTERS, SOFTWARE, Grid
 from pteron.compiler.ops.loops import all_end
 from pteron.engine.devices.adapter import Adapter
 from pteron.errors import DeviceError, OutOfMemory
@@ -156,7 +156,8 @@ class Device(Protocol):
 
         `GPU` or `SOFTWARE`, and features beyond the portable minimum. `SUBGROUP`: a subgroup has at least 8
         lanes in every kernel, which adapters do not promise, so it is measured. `HALF`: f16 in shaders.
-        `WIDE`: 64-bit integers as naga has them. Without any of them, everything still runs.
+        `MANY_REGISTERS`: a lane has room for about 200 values. `WIDE`: 64-bit integers as naga has them.
+        Without any of them, everything still runs.
         """
 
     @property
@@ -317,7 +318,7 @@ def offered(device: str, have: frozenset[str], wanted: frozenset[str] | None) ->
     """Return the features that kernels are chosen by: those that are wanted, if the device can run them."""
     if wanted is None:
         return have
-    if missing := wanted - have - {GPU, SOFTWARE}:
+    if missing := wanted - have - {GPU, SOFTWARE, MANY_REGISTERS}:
         raise DeviceError(
             f"features: {device} has no {', '.join(sorted(missing))}; it has {', '.join(sorted(have))}"
         )

@@ -64,4 +64,4 @@ fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<f32>) {
     put_four(plane * volume(p.output) + column, volume(p.output) - column, v);
 }
 
-//#include dot_tiles
+//#include tile_core

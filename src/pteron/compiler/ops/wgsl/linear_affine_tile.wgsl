@@ -7,9 +7,6 @@
 //#include float_quads
 //#include finish_fused
 
-const ROWS_FIRST = false;
-const COLUMNS_FIRST = false;
-
 fn extent() -> Extent { return Extent(u32(p.rows > 0u), p.rows, p.columns, p.depth / 4u); }
 
 fn row_quad(matrix: u32, row: u32, k: u32) -> vec4<f32> { return x[row * (p.depth / 4u) + k]; }

@@ -25,5 +25,5 @@ fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<f32>) {
 //#if IN_TEAMS
 //#include dot_teams
 //#else
-//#include dot_tiles
+//#include tile_core
 //#end

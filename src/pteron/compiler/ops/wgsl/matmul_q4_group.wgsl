@@ -35,4 +35,4 @@ fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<f32>) {
     put_four(row * p.columns + column, p.columns - column, sum);
 }
 
-//#include dot_tiles
+//#include tile_core

@@ -10,8 +10,7 @@
 //#include q8ta_conv2d
 //#include requantize
 
-alias quad_t = u32;
-alias sum4_t = vec4<i32>;
+//#include packed_quads
 
 fn inputs() -> u32 { return p.in_channels / p.groups; }
 fn channels() -> u32 { return p.out_channels / p.groups; }
@@ -58,4 +57,4 @@ fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<i32>) {
     y_put((plane * positions() + column) / 4u, y_t4(requantize(v)));
 }
 
-//#include dot_tiles
+//#include tile_core

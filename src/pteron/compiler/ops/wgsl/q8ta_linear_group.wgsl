@@ -5,8 +5,7 @@
 //#include q8ta_linear
 //#include put_four
 
-alias quad_t = u32;
-alias sum4_t = vec4<i32>;
+//#include packed_quads
 
 fn extent() -> Extent { return Extent(u32(p.rows > 0u), p.rows, p.columns, p.depth / 4u); }
 
@@ -28,5 +27,5 @@ fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<i32>) {
 //#if IN_TEAMS
 //#include dot_teams
 //#else
-//#include dot_tiles
+//#include tile_core
 //#end

@@ -42,6 +42,7 @@ def adapters() -> tuple[Adapter, ...]:
             frozenset(handle.features),
             dict(handle.limits),
             handle,
+            handle.info["vendor_id"],
         )
         for index, handle in enumerate(handles)
     )

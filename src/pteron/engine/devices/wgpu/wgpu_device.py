@@ -14,7 +14,7 @@ from typing import Any
 
 import wgpu
 
-from pteron.compiler.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, WIDE, Grid
+from pteron.compiler.ir.dispatch import GPU, HALF, MANY_REGISTERS, SOFTWARE, SUBGROUP, WIDE, Grid
 from pteron.engine.devices.adapter import Adapter
 from pteron.engine.devices.device import (
     LIMITS,
@@ -137,6 +137,8 @@ class WgpuDevice(Device):
         found = {SOFTWARE if self.adapter.is_software else GPU}
         if "subgroup" in self.features and self._smallest_subgroup() >= 8:
             found.add(SUBGROUP)
+        if self.adapter.has_many_registers:
+            found.add(MANY_REGISTERS)
         return offered(self.name, frozenset(found | (self.features & {HALF, WIDE})), self._wanted_features)
 
     def _smallest_subgroup(self) -> int:

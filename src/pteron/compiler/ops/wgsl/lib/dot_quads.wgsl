@@ -1,5 +1,8 @@
 // Shared by team and tile kernels of products. A kernel that includes this file defines:
-// quad_t, sum4_t                         the types of four steps in depth, and of four sums
+// quad_t, sum4_t                         the types of a quad, and of four sums
+// step4_t                                four neighbours of a quad's part: a tile kernel has STEPS parts of a quad
+// step_of(quad, j)                       part j of a quad
+// plus_product(sum4, x, w4)              the sums, and the products of a part of x with four of W
 // extent()                               the number of matrices, rows, columns and quads
 // row_quad(matrix, row, k)               quad k of a row of x; the row exists
 // column_quad(matrix, column, k)         quad k of a column of W; the column exists

@@ -1,73 +1,74 @@
-// x @ W^T for many rows. A workgroup computes HEIGHT rows of WIDTH columns. In each step it loads QUADS quads of
-// x and of W into its memory, where they are decoded once for all lanes. A lane computes TALL rows of four
-// columns. With several SLICES, as many sets of lanes divide the depth and add up their sums at the end: a small
-// product then has more lanes. The loads of the next step are under way while one is computed. See dot_quads.
+// x @ W^T for many rows. A workgroup computes HEIGHT rows of WIDTH columns, and a lane 4 * TALL rows of 4 * BROAD
+// columns. In each step, 64 lanes load QUADS quads of x and of W into the workgroup's memory, where they are decoded
+// once for all lanes. With several SLICES, as many sets of 64 lanes divide the depth and add up their sums at the
+// end: a small product then has more lanes. The loads of the next step are under way while one is computed. The rule
+// defines TALL, BROAD, SLICES and QUADS, which divides 16. See dot_quads.
 //#include dot_quads
 
-const DOWN = HEIGHT / TALL;
-const ACROSS = WIDTH / 4u;
-const LANES = DOWN * ACROSS;  // of a slice
+const HEIGHT = 32u * TALL;
+const WIDTH = 32u * BROAD;
+const SIDE_LANES = 8u;
+const LANES = SIDE_LANES * SIDE_LANES;  // of a slice
 const OTHERS = SLICES - 1u + 1u / SLICES;  // slices; an array has at least one element
 const X_TURNS = QUADS * HEIGHT / LANES;
 const W_TURNS = QUADS * WIDTH / LANES;
 
-// One quad of all rows, and of all columns. With the gap, lanes that store to several lines use different memory
-// banks. Arrays are nested, so only the innermost index varies: the driver's checks of the others cost nothing.
-struct XLine { rows: array<array<quad_t, DOWN>, TALL>, gap: quad_t }
-struct WLine { columns: array<array<quad_t, ACROSS>, 4>, gap: quad_t }
-var<workgroup> some_x: array<array<XLine, QUADS>, SLICES>;
-var<workgroup> some_w: array<array<WLine, QUADS>, SLICES>;
-var<workgroup> others: array<array<sum4_t, LANES>, OTHERS>;  // sums of the other slices
+// One step in depth of all rows, and of all columns, in fours. With the gap, lanes that store to several lines use
+// different memory banks. Arrays are nested, so that most indices are constants: the driver's checks of these cost
+// nothing.
+struct XLine { fours: array<array<step4_t, SIDE_LANES>, TALL>, gap: step4_t }
+struct WLine { fours: array<array<step4_t, SIDE_LANES>, BROAD>, gap: step4_t }
+var<workgroup> some_x: array<array<array<XLine, STEPS>, QUADS>, SLICES>;
+var<workgroup> some_w: array<array<array<WLine, STEPS>, QUADS>, SLICES>;
+var<workgroup> others: array<array<array<sum4_t, LANES>, BROAD>, OTHERS>;  // a row of sums of the other slices
 
 struct Step { x: array<quad_t, X_TURNS>, w: array<quad_t, W_TURNS> }
 
-// Which quad, and which row or column, turn i loads. Neighbouring lanes read neighbouring memory: along the
-// depth, or along rows or columns if those are contiguous.
-fn place_of(i: u32, side: u32, across: bool) -> vec2<u32> {
-    if (across) { return vec2<u32>(i / side, i % side); }
-    return vec2<u32>(i % QUADS, i / QUADS);
+// What a lane loads in a turn: quad `quad` of a row or column, whose place is also [32s][fours][ones].
+struct Loaded { quad: u32, row: u32, thirty_two: u32, four: u32, one: u32 }
+
+// Neighbouring lanes read neighbouring memory: along the depth, or across rows or columns if those are contiguous.
+fn loaded(lane: u32, turn: u32, side: u32, across: bool) -> Loaded {
+    if (across) {
+        let row = lane % side;
+        return Loaded(turn * LANES / side + lane / side, row, row / 32u, row % 32u / 4u, row % 4u);
+    }
+    let fours = turn * (16u / QUADS);
+    let row = 4u * fours + lane / QUADS;
+    return Loaded(lane % QUADS, row, fours / 8u, fours % 8u + lane / (4u * QUADS), lane / QUADS % 4u);
 }
 
 // The quads of a step that starts at quad k. Those past the end of the depth are zeros.
 fn fetch(lane: u32, size: Extent, origin: Corner, k: u32) -> Step {
     var step: Step;
     for (var n = 0u; n < X_TURNS; n++) {
-        let at = place_of(lane + n * LANES, HEIGHT, ROWS_FIRST);
-        let row = min(origin.row + at.y, size.rows - 1u);
-        let value = row_quad(origin.matrix, row, min(k + at.x, size.quads - 1u));
-        step.x[n] = select(quad_t(), value, k + at.x < size.quads);
+        let at = loaded(lane, n, HEIGHT, ROWS_FIRST);
+        let row = min(origin.row + at.row, size.rows - 1u);
+        let value = row_quad(origin.matrix, row, min(k + at.quad, size.quads - 1u));
+        step.x[n] = select(quad_t(), value, k + at.quad < size.quads);
     }
     for (var n = 0u; n < W_TURNS; n++) {
-        let at = place_of(lane + n * LANES, WIDTH, COLUMNS_FIRST);
-        let column = min(origin.column + at.y, size.columns - 1u);
-        let value = column_quad(origin.matrix, column, min(k + at.x, size.quads - 1u));
-        step.w[n] = select(quad_t(), value, k + at.x < size.quads);
+        let at = loaded(lane, n, WIDTH, COLUMNS_FIRST);
+        let column = min(origin.column + at.row, size.columns - 1u);
+        let value = column_quad(origin.matrix, column, min(k + at.quad, size.quads - 1u));
+        step.w[n] = select(quad_t(), value, k + at.quad < size.quads);
     }
     return step;
 }
 
 fn keep(lane: u32, slice: u32, step: Step) {
     for (var n = 0u; n < X_TURNS; n++) {
-        let at = place_of(lane + n * LANES, HEIGHT, ROWS_FIRST);
-        some_x[slice][at.x].rows[at.y / DOWN][at.y % DOWN] = step.x[n];
+        let at = loaded(lane, n, HEIGHT, ROWS_FIRST);
+//#each j STEPS
+        some_x[slice][at.quad][j].fours[at.thirty_two][at.four][at.one] = step_of(step.x[n], j);
+//#end j
     }
     for (var n = 0u; n < W_TURNS; n++) {
-        let at = place_of(lane + n * LANES, WIDTH, COLUMNS_FIRST);
-        some_w[slice][at.x].columns[at.y % 4u][at.y / 4u] = step.w[n];
+        let at = loaded(lane, n, WIDTH, COLUMNS_FIRST);
+//#each j STEPS
+        some_w[slice][at.quad][j].fours[at.thirty_two][at.four][at.one] = step_of(step.w[n], j);
+//#end j
     }
-}
-
-// Store one row of four columns, from the sums of all slices. All lanes call this.
-fn finish(lane: u32, slice: u32, size: Extent, origin: Corner, row: u32, part: sum4_t) {
-    var sum = part;
-    if (SLICES > 1u) {
-        if (slice > 0u) { others[slice - 1u][lane] = part; }
-        workgroupBarrier();
-        for (var s = 0u; s < SLICES - 1u; s++) { sum += others[s][lane]; }
-        workgroupBarrier();
-    }
-    let column = origin.column + 4u * (lane % ACROSS);
-    if (slice == 0u && row < size.rows && column < size.columns) { finish_four(origin.matrix, row, column, sum); }
 }
 
 @compute @workgroup_size(LANES * SLICES)
@@ -81,9 +82,9 @@ fn main(
     if (origin.matrix >= size.matrices) { return; }
     let slice = index / LANES;
     let lane = index % LANES;
-    let right = lane % ACROSS;
-    let down = lane / ACROSS;
-    var sum: array<sum4_t, TALL>;
+    let right = lane % SIDE_LANES;
+    let down = lane / SIDE_LANES;
+    var sum: array<sum4_t, 4u * TALL * BROAD>;
     var next = fetch(lane, size, origin, slice * QUADS);
     let steps = (size.quads + SLICES * QUADS - 1u) / (SLICES * QUADS);
     for (var step = 1u; step < steps + 1u; step++) {
@@ -91,19 +92,39 @@ fn main(
         workgroupBarrier();
         next = fetch(lane, size, origin, (step * SLICES + slice) * QUADS);
         for (var q = 0u; q < QUADS; q++) {
-            let w0 = some_w[slice][q].columns[0][right];
-            let w1 = some_w[slice][q].columns[1][right];
-            let w2 = some_w[slice][q].columns[2][right];
-            let w3 = some_w[slice][q].columns[3][right];
-            for (var r = 0u; r < TALL; r++) {
-                let v = some_x[slice][q].rows[r][down];
-                sum[r] += sum4_t(times(v, w0), times(v, w1), times(v, w2), times(v, w3));
+            for (var j = 0u; j < STEPS; j++) {
+//#each h TALL
+                let v = some_x[slice][q][j].fours[h][down];
+//#each c BROAD
+                let w = some_w[slice][q][j].fours[c][right];
+//#each i 4
+                sum[(4u * h + i) * BROAD + c] = plus_product(sum[(4u * h + i) * BROAD + c], v[i], w);
+//#end i
+//#end c
+//#end h
             }
         }
         workgroupBarrier();
     }
-    // Unrolled in the text: with a variable index, all sums would be in slow memory on some GPUs.
-//#each r 8
-    if (r < TALL) { finish(lane, slice, size, origin, origin.row + down + r * DOWN, sum[min(r, TALL - 1u)]); }
-//#end r
+    // Store row after row. The row's sums are the first ones, and the others move up: with a variable index, all sums
+    // would be in slow memory on some GPUs.
+    for (var n = 0u; n < min(4u * TALL, size.rows); n++) {
+        let row = origin.row + n / 4u * 32u + 4u * down + n % 4u;
+//#each c BROAD
+        if (slice > 0u) { others[slice - 1u][c][lane] = sum[c]; }
+//#end c
+        workgroupBarrier();
+//#each c BROAD
+        let column = origin.column + 32u * c + 4u * right;
+        if (slice == 0u && row < size.rows && column < size.columns) {
+            var whole = sum[c];
+            for (var s = 0u; s < SLICES - 1u; s++) { whole += others[s][c][lane]; }
+            finish_four(origin.matrix, row, column, whole);
+        }
+//#end c
+        workgroupBarrier();
+//#each i LATER
+        sum[i] = sum[i + BROAD];
+//#end i
+    }
 }
