@@ -45,8 +45,5 @@ async def replay(folder):
             poison(method)
             outputs.append([as_json(output) for output in await method.execute(inputs)])
         return json.dumps(
-            {
-                "outputs": outputs,
-                "made": [device.allocations - made[0], device.compilations - made[1]],
-            }
+            {"outputs": outputs, "made": [device.allocations - made[0], device.compilations - made[1]]}
         )

@@ -89,11 +89,7 @@ FAMILIES = {
                 "original_max_position_embeddings": 16,
             }
         },
-        {
-            "rope.scaling.type": "yarn",
-            "rope.scaling.factor": 4.0,
-            "rope.scaling.original_context_length": 16,
-        },
+        {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 16},
         permuted=True,
     ),
     "mistral": Family("mistral", "llama", {"head_dim": 32, "sliding_window": None}, permuted=True),
@@ -112,11 +108,7 @@ FAMILIES = {
             "attn_logit_softcapping": 2.0,
             "final_logit_softcapping": 3.0,
         },
-        {
-            "attention.sliding_window": 10,
-            "attn_logit_softcapping": 2.0,
-            "final_logit_softcapping": 3.0,
-        },
+        {"attention.sliding_window": 10, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0},
         norm_offset=1.0,
     ),
     "gemma3": Family(

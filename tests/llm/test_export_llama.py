@@ -95,10 +95,7 @@ def test_exported_and_converted_agree_with_each_other_and_with_torch(
 ) -> None:
     exported, converted = both
     expected = Reference(TINY, four_bit_weights()).logits(PROMPT[0].tolist()).numpy()
-    with (
-        pteron.load(exported.buffer, device=device) as one,
-        pteron.load(converted, device=device) as other,
-    ):
+    with pteron.load(exported.buffer, device=device) as one, pteron.load(converted, device=device) as other:
         start = 0
         for length in PIECES:
             inputs = PROMPT[:, start : start + length], np.array([start])

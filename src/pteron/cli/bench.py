@@ -25,23 +25,20 @@ if TYPE_CHECKING:
 
 def bench(
     model: Annotated[
-        Path | None,
-        typer.Argument(help="A language model: a .pte or .gguf file, or a Hugging Face folder."),
+        Path | None, typer.Argument(help="A language model: a .pte or .gguf file, or a Hugging Face folder.")
     ] = None,
     from_hub: language.FromHub = False,
     prompts: Annotated[
         str, typer.Option("-p", "--n-prompt", help="Prompt lengths, separated by commas; 0: none.")
     ] = "128",
     generations: Annotated[
-        str,
-        typer.Option("-n", "--n-gen", help="Tokens to generate, separated by commas; 0: none."),
+        str, typer.Option("-n", "--n-gen", help="Tokens to generate, separated by commas; 0: none.")
     ] = "32",
     depth: Annotated[
         int, typer.Option("--n-depth", min=0, help="Tokens in the context before the measurement.")
     ] = 0,
     parallel: Annotated[
-        str,
-        typer.Option("--parallel", help="Instead: conversations at the same time, such as 1,2,4,8."),
+        str, typer.Option("--parallel", help="Instead: conversations at the same time, such as 1,2,4,8.")
     ] = "",
     repetitions: Annotated[int, typer.Option("-r", "--repetitions", min=1, help="Runs per test.")] = 5,
     report: Annotated[
@@ -94,11 +91,7 @@ def _bench_alone(
     try:
         with loading_bar(source.model, gpu) as told:
             program = load(
-                source.model,
-                data_path=source.data,
-                device=gpu,
-                kv_dtype=source.kv_dtype,
-                progress=told,
+                source.model, data_path=source.data, device=gpu, kv_dtype=source.kv_dtype, progress=told
             )
             decoder = Decoder(program)
         with program:

@@ -32,8 +32,7 @@ def chat(
     options: Options,
     from_hub: language.FromHub = False,
     system: Annotated[
-        str | None,
-        typer.Option("-sys", "--system-prompt", help="The instructions before the conversation."),
+        str | None, typer.Option("-sys", "--system-prompt", help="The instructions before the conversation.")
     ] = None,
     session: Annotated[
         Path | None,

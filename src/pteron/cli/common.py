@@ -48,8 +48,7 @@ DataPaths: TypeAlias = Annotated[
     list[Path] | None, typer.Option("--data", help="A .ptd file with weights. Repeatable.")
 ]
 DeviceName: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--device", "-d", help="An adapter's index, part of its name, or software."),
+    str | None, typer.Option("--device", "-d", help="An adapter's index, part of its name, or software.")
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

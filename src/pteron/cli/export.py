@@ -39,8 +39,7 @@ def export(
     ] = None,
     group_size: Annotated[int, typer.Option(min=4, help="How many quantised weights share a scale.")] = 32,
     symmetric: Annotated[
-        bool,
-        typer.Option("--symmetric/--affine", help="Quantise without or with a minimum for each group."),
+        bool, typer.Option("--symmetric/--affine", help="Quantise without or with a minimum for each group.")
     ] = True,
     partition: Annotated[
         bool, typer.Option("--partition/--no-partition", help="Use the Vulkan delegate where possible.")

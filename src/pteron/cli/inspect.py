@@ -41,11 +41,7 @@ def inspect(
     data: common.DataPaths = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device",
-            "-d",
-            help="Show what runs on this GPU: its index, or a part of its name.",
-        ),
+        typer.Option("--device", "-d", help="Show what runs on this GPU: its index, or a part of its name."),
     ] = None,
     as_json: common.AsJson = False,
 ) -> None:

@@ -94,10 +94,7 @@ def check_job(job: FileJob, reader: TableReader) -> None:
 
 
 def run_job(
-    job: FileJob,
-    reader: TableReader,
-    mapper: RowMapper,
-    progress: Progress = lambda *_: None,
+    job: FileJob, reader: TableReader, mapper: RowMapper, progress: Progress = lambda *_: None
 ) -> JobResult:
     """Run a job, or the rest of it.
 

@@ -129,11 +129,7 @@ class SessionPool:
             return max((s.common_prefix(prompt) for s in (*self._idle, *self._busy)), default=0)
 
     def _take(
-        self,
-        model: LanguageModel,
-        prompt: Sequence[int],
-        cancelled: threading.Event,
-        loan: _Loan,
+        self, model: LanguageModel, prompt: Sequence[int], cancelled: threading.Event, loan: _Loan
     ) -> Session:
         """The idle session that knows the most, if most of what it knows is of use. Else the oldest one:
         then the session that knows the most keeps its conversation, and the beginning is copied.

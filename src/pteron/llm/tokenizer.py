@@ -99,11 +99,7 @@ class Tokenizer:
         return {int(number): (str(token.content), bool(token.special)) for number, token in added}
 
     def decode(
-        self,
-        tokens: Iterable[int],
-        *,
-        skip_special_tokens: bool = True,
-        shown: frozenset[int] = frozenset(),
+        self, tokens: Iterable[int], *, skip_special_tokens: bool = True, shown: frozenset[int] = frozenset()
     ) -> str:
         """The text of tokens. `shown` are special tokens that are not skipped."""
         if shown and skip_special_tokens:

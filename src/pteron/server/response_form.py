@@ -28,21 +28,9 @@ class OutputItem:
     def body(self, status: str) -> dict[str, Any]:
         if self.call:
             names = {"call_id": self.call.id, "name": self.call.name}
-            return {
-                "type": "function_call",
-                "id": self.id,
-                "status": status,
-                **names,
-                "arguments": self.text,
-            }
+            return {"type": "function_call", "id": self.id, "status": status, **names, "arguments": self.text}
         content = [self.part()] if status != "in_progress" else []
-        return {
-            "type": "message",
-            "id": self.id,
-            "status": status,
-            "role": "assistant",
-            "content": content,
-        }
+        return {"type": "message", "id": self.id, "status": status, "role": "assistant", "content": content}
 
     def part(self) -> dict[str, Any]:
         return {"type": "output_text", "text": self.text, "annotations": [], "logprobs": []}
@@ -52,12 +40,7 @@ class ResponseForm(AnswerForm):
     """One answer. Its items are written one after the other: a message, then calls."""
 
     def __init__(
-        self,
-        model: str,
-        *,
-        details: dict[str, Any],
-        messages: Sequence[dict[str, Any]],
-        store: Store | None,
+        self, model: str, *, details: dict[str, Any], messages: Sequence[dict[str, Any]], store: Store | None
     ) -> None:
         """`store` is called with the complete response and the messages up to its end."""
         self._head = {

@@ -173,9 +173,7 @@ def _is_unbounded(live: LiveGraph, symint: SymInt) -> bool:
 
 
 def _with_integers(
-    live: LiveGraph,
-    changes: dict[ValueId, Live],
-    integers: Sequence[tuple[SymInt, list[int] | None]],
+    live: LiveGraph, changes: dict[ValueId, Live], integers: Sequence[tuple[SymInt, list[int] | None]]
 ) -> Iterator[dict[ValueId, Live]]:
     """The values of the integers that the program accepts at these shapes.
 

@@ -78,10 +78,7 @@ OLMO2 = Architecture(
     norms=("post_attention_norm", "post_ffw_norm"),
     head_norm="row",
     hf_names=_renamed(
-        {
-            "post_attention_layernorm": "post_attention_norm",
-            "post_feedforward_layernorm": "post_ffw_norm",
-        }
+        {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm"}
     ),
 )
 

@@ -62,11 +62,7 @@ class Tool:
     @property
     def definition(self) -> dict[str, Any]:
         """The tool as chat templates expect it."""
-        function = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": dict(self.parameters),
-        }
+        function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
         return {"type": "function", "function": function}
 
 

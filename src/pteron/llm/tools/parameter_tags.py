@@ -21,10 +21,7 @@ BEGIN, MIDDLE, END = "<parameter=", ">\n", "\n</parameter>\n"
 NAME_RULE, TEXT_RULE = "PARAMETER_NAME", "PARAMETER_TEXT"
 ANY, MARK = "(?s:.*)", r"\n<\/parameter>\n"
 # Both rules end with the mark that ends them, so that they cannot end at any other place.
-RULES = (
-    rf"{NAME_RULE}: /[^<>\n]+>\n/",
-    f"{TEXT_RULE}: /{ANY}{MARK}/ & ~/{ANY}{MARK}(?s:.+)/",
-)
+RULES = (rf"{NAME_RULE}: /[^<>\n]+>\n/", f"{TEXT_RULE}: /{ANY}{MARK}/ & ~/{ANY}{MARK}(?s:.+)/")
 # The keywords of a schema that say nothing about the value.
 NOTES = {
     "title",

@@ -18,11 +18,7 @@ class ToolUse:
     """The tools of an answer, in the form that its model takes and writes."""
 
     def __init__(
-        self,
-        selection: ToolSelection,
-        family: Family,
-        schema: Mapping[str, Any] | None,
-        tokenizer: Tokenizer,
+        self, selection: ToolSelection, family: Family, schema: Mapping[str, Any] | None, tokenizer: Tokenizer
     ) -> None:
         self._selection = selection
         self._family = family

@@ -58,10 +58,7 @@ class ExportReport:
 
     def __str__(self) -> str:
         inside = sum(operator.count for operator in self.delegated)
-        lines = [
-            f"{self.nbytes:,} bytes",
-            f"Operator calls: {inside} delegated, {self.count_outside} not",
-        ]
+        lines = [f"{self.nbytes:,} bytes", f"Operator calls: {inside} delegated, {self.count_outside} not"]
         if self.partitioner_error is not None:
             lines.append(f"Nothing is delegated: ExecuTorch's partitioner failed ({self.partitioner_error})")
         if self.delegates > 1:

@@ -47,10 +47,7 @@ class Deadline:
 
 
 def make_report(
-    device: Device,
-    seconds: float,
-    cases: Iterable[TimedCase] | None = None,
-    progress: Progress | None = None,
+    device: Device, seconds: float, cases: Iterable[TimedCase] | None = None, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Time every route of every case; by default of all built-in cases.
 

@@ -87,9 +87,7 @@ class SelfTestReport:
 
 
 def run_selftest(
-    device: Device,
-    cases: Iterable[Case] | None = None,
-    progress: Progress | None = None,
+    device: Device, cases: Iterable[Case] | None = None, progress: Progress | None = None
 ) -> SelfTestReport:
     """Run every route of every case.
 

@@ -18,12 +18,7 @@ from pteron._util import assets
 from pteron.errors import PteronError
 from pteron.tools.viewer.viewer import Question, Viewer
 
-KINDS_OF_FILE = {
-    ".html": "text/html",
-    ".js": "text/javascript",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
-}
+KINDS_OF_FILE = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 # The page runs only its own scripts, and talks only to this server.
 POLICY = "; ".join(
     [

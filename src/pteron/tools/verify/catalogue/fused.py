@@ -57,9 +57,7 @@ for made, sizes in (
 ):
     case("pteron.fused_affine", made, fused, F32, sizes=sizes)
 sample(
-    "pteron.fused_affine",
-    layer(C(12), (), None, False, lambda n: [X(n, 4), X(n, 4), X(n, 4)], rows=12),
-    F32,
+    "pteron.fused_affine", layer(C(12), (), None, False, lambda n: [X(n, 4), X(n, 4), X(n, 4)], rows=12), F32
 )
 
 HEAD = 8  # elements of a head

@@ -223,10 +223,7 @@ def experts_affine(x: Array, chosen: Array, *form: Any) -> Array:
 
 
 GENERAL.update(
-    {
-        "pteron.linear_affine.default": linear_affine,
-        "pteron.embedding_affine.default": embedding_affine,
-    }
+    {"pteron.linear_affine.default": linear_affine, "pteron.embedding_affine.default": embedding_affine}
 )
 
 
