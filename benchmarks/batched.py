@@ -21,7 +21,7 @@ from rich.table import Table
 import pteron.llm
 from benchmarks.compare import PEERS
 from benchmarks.smollm2 import find_gguf
-from pteron.cli.bench_parallel import ParallelRunner
+from pteron.cli.bench_runner import Runner
 
 SCRIPT = Path(__file__).with_name("llama_cpp_batched.mjs")
 NODE_MODULES = PEERS / "node"  # the folder that contains them
@@ -62,7 +62,7 @@ def _cells(speeds: Speeds, counts: list[int]) -> Iterator[str]:
 
 def _pteron(model: Path, options: argparse.Namespace) -> Speeds:
     with pteron.llm.load(model, parallel=max(options.counts)) as llm:
-        rows = ParallelRunner(llm).measure(options.counts, options.tokens, DEPTH, options.repetitions)
+        rows = Runner(llm.decoder, DEPTH).measure_many(options.counts, options.tokens, options.repetitions)
         return {row.conversations: row.per_cpu_second for row in rows}
 
 

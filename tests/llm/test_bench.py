@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,9 +12,9 @@ from benchmarks.rows import ROWS, Row, Unsupported
 from benchmarks.worker import Worker
 from typer.testing import CliRunner
 
-from pteron.cli.bench import Row as BenchRow
-from pteron.cli.bench import Runner
-from pteron.cli.bench_parallel import Arrival, ParallelRow, ParallelRunner, as_markdown
+from pteron.cli.bench import parallel_table
+from pteron.cli.bench_runner import Row as BenchRow
+from pteron.cli.bench_runner import Runner
 from pteron.cli.commands import app
 from tests.llm import tiny_llama
 
@@ -101,7 +100,7 @@ def test_tokens_are_written_one_by_one():
 
 
 def test_rates_are_tokens_per_second():
-    row = BenchRow("tg", 10, 0, seconds=[1.0, 2.0], cpu_seconds=[3.0, 3.0])
+    row = BenchRow("tg", 10, 0, 1, [1.0, 2.0], [3.0, 3.0])
     told = row.as_json()
     assert (told["avg_ts"], told["avg_ns"], told["cpu_ms_per_token"]) == (7.5, 1_500_000_000, 300)
 
@@ -117,29 +116,25 @@ class Segments(Recorder):
 
 def test_conversations_at_once_share_calls_and_counts_take_turns():
     decoder = Segments()
-    rows = ParallelRunner(SimpleNamespace(decoder=decoder)).measure([1, 4], 2, depth=9, repetitions=2)
-    filled, one = [(0, 8), (8, 1)], [[(9, 1)], [(10, 1)]]
+    rows = Runner(decoder, depth=9).measure_many([1, 4], 2, repetitions=2)
+    filled, one = [(0, 8), (8, 1)], [(9, 1), (10, 1)]
     four = [[(9, 1)] * 3, [(9, 1)], [(10, 1)] * 3, [(10, 1)]]
     assert decoder.calls == [*filled * 4, *(one + four) * 3]  # filled, warmed up, measured twice
     assert [(row.tokens, len(row.seconds), len(row.cpu_seconds)) for row in rows] == [(2, 2, 2), (8, 2, 2)]
 
 
-def test_parallel_tells_ratios_and_the_wait_of_a_new_prompt(model):
-    *rows, arrival = json.loads(bench(model, "--parallel", "1,2", "-n", 3, "-r", 2, "--json").stdout)
-    assert [(row["n_parallel"], row["n_gen"]) for row in rows] == [(1, 3), (2, 6)]
-    assert rows[1]["ratio"] == rows[1]["tokens_per_cpu_second"] / rows[0]["tokens_per_cpu_second"]
-    assert rows[0]["ratio"] == 1 and rows[0]["gpu_info"]
-    assert arrival["steps"] == arrival["time_to_first_token"] / arrival["step_seconds"]
-    assert (arrival["n_prompt_being_read"], arrival["n_prompt"]) == (tiny_llama.CONTEXT - 2, 20)
+def test_parallel_has_a_row_per_count(model):
+    rows = json.loads(bench(model, "--parallel", "1,2", "-n", 3, "-r", 2, "--json").stdout)
+    assert [(row["n_parallel"], row["n_gen"]) for row in rows] == [(1, 3), (2, 3)]
+    assert rows[1]["samples_ts"][0] == pytest.approx(2 * 3e9 / rows[1]["samples_ns"][0], rel=1e-6)
     assert "write lengths separated by commas" in bench(model, "--parallel", "x", code=2).stderr
     assert "one length" in bench(model, "--parallel", "2", "-n", "1,2", code=2).stderr
 
 
-def test_parallel_is_a_table_and_a_sentence():
-    rows = [ParallelRow(1, 10, [1.0], [2.0]), ParallelRow(2, 20, [1.0], [2.5])]
-    lines = list(as_markdown(rows, Arrival(1000, 20, 1.0, 0.5)))
-    assert [cell.strip() for cell in lines[3].strip("|").split("|")] == ["2", "20.00", "8.00", "1.60"]
-    assert lines[-1].endswith("its first token comes after 1.00 s, or 2.0 steps of 0.50 s.")
+def test_parallel_is_a_table_with_ratios():
+    rows = [BenchRow("tg", 10, 0, 1, [1.0], [2.0]), BenchRow("tg", 10, 0, 2, [1.0], [2.5])]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in parallel_table(rows)]
+    assert cells[3] == ["2", "20.00", "8.00", "1.60"]
 
 
 # -- make bench -----------------------------------------------------------------------------------
