@@ -489,29 +489,6 @@ def test_a_cancelled_request_leaves_the_queue(llm: LanguageModel) -> None:
     scheduler.close()
 
 
-def test_the_best_of_several_answers(client: openai.OpenAI, llm: LanguageModel) -> None:
-    options: Any = {"temperature": 1.0, "seed": 5}
-    made = llm.choices("hello", 4, max_new_tokens=6, logprobs=True, **options)
-
-    def mean(answer: Any) -> float:
-        kept = answer.logprobs[: -1 if answer.finish_reason == "stop" else None]
-        return sum(item.logprob for item in kept) / max(1, len(kept))
-
-    best = sorted(made, key=mean, reverse=True)
-    got = client.completions.create(
-        model="tiny", prompt="hello", max_tokens=6, n=2, best_of=4, logprobs=None, **options
-    )
-    assert [choice.text for choice in got.choices] == [answer.text for answer in best[:2]]
-    assert got.choices[0].logprobs is None
-    assert got.usage and got.usage.completion_tokens == sum(a.stats.generated_tokens for a in made)
-
-
-@pytest.mark.parametrize("change", [{"best_of": 1}, {"best_of": 17}, {"best_of": 4, "stream": True}])
-def test_wrong_best_of(url: str, change: Any) -> None:
-    answer = httpx.post(f"{url}/v1/completions", json={"prompt": "a", "n": 2, **change})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "best_of")
-
-
 def test_the_command_line_serves_several_models(model_folder: Path) -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}"

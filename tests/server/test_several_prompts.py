@@ -42,14 +42,6 @@ def test_each_prompt_gets_its_answers_in_order(url: str, llm: LanguageModel) -> 
     )
 
 
-def test_the_best_answer_to_each_prompt(url: str, llm: LanguageModel) -> None:
-    create = client_of(url).completions.create
-    asked: Any = {"model": "tiny", "max_tokens": 4, "best_of": 3, "seed": 5}
-    alone = [create(prompt=prompt, **asked).choices[0].text for prompt in PROMPTS[:2]]
-    together = create(prompt=[llm.encode(prompt) for prompt in PROMPTS[:2]], **asked).choices
-    assert [choice.text for choice in together] == alone
-
-
 def test_langchain_sends_several(url: str, llm: LanguageModel) -> None:
     model = OpenAI(
         base_url=f"{url}/v1", api_key="none", model="tiny", temperature=0, max_tokens=4, max_retries=0

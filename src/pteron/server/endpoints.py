@@ -146,9 +146,7 @@ class Endpoints:
 
     def _answers(self, llm: LanguageModel, request: Request) -> list[Answer]:
         options: Any = {**request.options, **self._fixed}
-        if request.best_of > request.n:
-            options["logprobs"] = True  # they say which answers are the best
-        answers = (llm.answers(prompt, request.best_of, **options) for prompt in request.prompts)
+        answers = (llm.answers(prompt, request.n, **options) for prompt in request.prompts)
         return [answer for some in answers for answer in some]
 
     async def _body(self, http: HttpRequest) -> bytes:
@@ -193,7 +191,7 @@ class Endpoints:
 
 def _check_count(request: Request, scheduler: Scheduler) -> None:
     """More answers than there are places would be refused for ever."""
-    wanted, most = len(request.prompts) * request.best_of, scheduler.parallel + scheduler.queue
+    wanted, most = len(request.prompts) * request.n, scheduler.parallel + scheduler.queue
     if wanted > most:
         at_most = f"this server takes at most {most} at a time: ask for fewer"
         raise ApiError(400, f"the request asks for {wanted} answers, but {at_most}")
@@ -237,8 +235,7 @@ async def _collected(pieces: Pieces, form: AnswerForm, request: Request) -> Resp
     answers = _empty_answers(pieces, request)
     async for index, piece in _checked(pieces):
         answers[index].add(piece)
-    with_logprobs = bool(request.options.get("logprobs"))
-    return JSONResponse(form.whole(_by_prompt(answers, request), request.n, with_logprobs))
+    return JSONResponse(form.whole(_by_prompt(answers, request)))
 
 
 def _empty_answers(pieces: Pieces, request: Request) -> list[Written]:
@@ -246,5 +243,5 @@ def _empty_answers(pieces: Pieces, request: Request) -> list[Written]:
 
 
 def _by_prompt(answers: list[Written], request: Request) -> list[list[Written]]:
-    size = request.best_of
-    return [answers[first : first + size] for first in range(0, len(answers), size)]
+    n = request.n
+    return [answers[first : first + n] for first in range(0, len(answers), n)]

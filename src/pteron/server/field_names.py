@@ -20,6 +20,7 @@ HARMLESS = {
 # Unsupported fields, and the values without an effect. Other values would change the answer.
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "suffix": (None, ""),
+    "best_of": (None, 1),
     "functions": (None, []),
     "function_call": (None, "none", "auto"),
     "modalities": (None, ["text"]),
@@ -33,7 +34,7 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 # The names in requests of the options that all kinds of requests take.
 SAMPLING = {name for option in TABLE.values() for name in option.names} - {"max_tokens"}
 _BOTH = SAMPLING | {
-    "model", "stream", "stream_options", "max_tokens", "n", "best_of", "logprobs", "response_format",
+    "model", "stream", "stream_options", "max_tokens", "n", "logprobs", "response_format",
 }  # fmt: skip
 CHAT = _BOTH | {
     "messages", "max_completion_tokens", "top_logprobs", "tools", "tool_choice", "parallel_tool_calls",

@@ -41,7 +41,6 @@ class Request:
     model: str | None  # None: the one that is served
     prompts: tuple[Prompt, ...]
     n: int  # the number of answers to each prompt
-    best_of: int  # the number of answers that are made; the best `n` of them are returned
     options: Options
     stream: bool
     include_usage: bool
@@ -49,7 +48,7 @@ class Request:
 
     def beginning(self, index: int) -> str:
         """What the answer with this number begins with. All answers to the first prompt come first."""
-        return str(self.prompts[index // self.best_of]) if self.echo else ""
+        return str(self.prompts[index // self.n]) if self.echo else ""
 
 
 # The JSON reader holds Python's lock, so it must not take long. Long texts are fast, many values are slow.
@@ -200,12 +199,7 @@ def make_request(
         "schema": _schema(fields.get("response_format")),
     }
     n = integer(fields, "n", 1, MOST_ANSWERS) or 1
-    best_of = integer(fields, "best_of", n, MOST_ANSWERS) or n
     stream = boolean(fields, "stream")
-    if stream and best_of > n:
-        raise ApiError(
-            400, "best_of cannot be used in a stream: the best answer is known last", param="best_of"
-        )
     stream_options = fields.get("stream_options") or {}
     if not isinstance(stream_options, dict):
         raise ApiError(400, "stream_options must be an object", param="stream_options")
@@ -213,7 +207,6 @@ def make_request(
         model_name(fields),
         prompts,
         n,
-        best_of,
         options,
         stream,
         boolean(stream_options, "include_usage"),

@@ -58,7 +58,7 @@ class ResponseForm(AnswerForm):
         self._items: list[OutputItem] = []
         self._is_open = False  # whether the last item is being written
 
-    def whole(self, answers: Answers, n: int, with_logprobs: bool) -> dict[str, Any]:
+    def whole(self, answers: Answers) -> dict[str, Any]:
         [[answer]] = answers
         if answer.text or not answer.calls:
             self._items.append(OutputItem(_new_id("msg"), 0, text=answer.text))

@@ -8,6 +8,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeAlias
 
 from pteron.llm import CallDelta, Piece, Stats, TokenLogprob
@@ -68,11 +69,6 @@ class Written:
             self.calls[-1]["function"]["arguments"] += delta.arguments
 
     @property
-    def mean_logprob(self) -> float:
-        """Per token. It says how probable the model finds the answer."""
-        return sum(item.logprob for item in self.logprobs) / max(1, len(self.logprobs))
-
-    @property
     def reason(self) -> str | None:
         return self.last.finish_reason if self.last else None
 
@@ -92,8 +88,8 @@ class AnswerForm(ABC):
     """How an endpoint writes answers: as one JSON object, or as events while they are made."""
 
     @abstractmethod
-    def whole(self, answers: Answers, n: int, with_logprobs: bool) -> dict[str, Any]:
-        """The best `n` answers to each prompt."""
+    def whole(self, answers: Answers) -> dict[str, Any]:
+        """All answers to each prompt."""
 
     @abstractmethod
     def opening(self, index: int) -> bytes:
@@ -131,16 +127,10 @@ class Form(AnswerForm):
         self._created = int(time.time())
         self._model = model
 
-    def whole(self, answers: Answers, n: int, with_logprobs: bool) -> dict[str, Any]:
-        chosen = [answer for of_prompt in answers for answer in _best(of_prompt, n)]
+    def whole(self, answers: Answers) -> dict[str, Any]:
         choices = [
-            self._choice(
-                index,
-                self._content(answer),
-                self._logprobs(answer.logprobs if with_logprobs else ()),
-                answer.reason,
-            )
-            for index, answer in enumerate(chosen)
+            self._choice(index, self._content(answer), self._logprobs(answer.logprobs), answer.reason)
+            for index, answer in enumerate(chain.from_iterable(answers))
         ]
         return {**self._head(self.whole_object), "choices": choices, "usage": _usage_of(answers)}
 
@@ -238,13 +228,6 @@ def _entry(item: TokenLogprob) -> dict[str, Any]:
 
 def _finite(logprob: float) -> float:
     return max(logprob, LEAST_LOGPROB)
-
-
-def _best(answers: Sequence[Written], n: int) -> Sequence[Written]:
-    """Best first. If all are wanted, they stay in their order."""
-    if n == len(answers):
-        return answers
-    return sorted(answers, key=lambda answer: answer.mean_logprob, reverse=True)[:n]
 
 
 def _usage_of(answers: Answers) -> dict[str, Any]:
