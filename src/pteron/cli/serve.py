@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -113,6 +115,7 @@ def serve(
     if len(models) == 1 and idle_seconds is None and memory is None:
         with _opened(sources[0]) as served:
             say.print(Text(f"{models[0].name} on {served.program.device.name}: {address}"))
+            _prepare_process(max_connections)
             server.serve(served, name=named[0], **options)
         return
     for file in files:
@@ -124,7 +127,24 @@ def serve(
         for name, source in zip(named, sources, strict=True)
     ]
     limit = None if memory is None else memory << 20
+    _prepare_process(max_connections)
     server.serve(on_demand, idle_seconds=idle_seconds, memory=limit, **options)
+
+
+def _prepare_process(connections: int) -> None:
+    """Switches of the whole process, which only serves."""
+    # How long the event loop waits for Python's lock while the scheduler's thread computes.
+    sys.setswitchinterval(0.0005)
+    gc.freeze()  # the garbage collector need not look at a loaded model again
+    try:
+        import resource
+    except ImportError:  # Windows does not limit open files
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 100  # each is an open file, and the default is often about a thousand
+    wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _reserved(host: str, port: int) -> list[socket]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import re
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from socket import socket
@@ -150,6 +148,8 @@ def serve(
 ) -> None:
     """Serve models until the process is interrupted.
 
+    Every connection is an open file, of which a process may often have about a thousand.
+
     Args:
         models: A loaded model, or files that are loaded when a request asks for them.
         sockets: Sockets with an address, instead of host and port. See `reserved`.
@@ -161,22 +161,5 @@ def serve(
             pteron.server.serve(llm, name="small", parallel=8, port=8080)
         ```
     """
-    limits: Limits = options.setdefault("limits", Limits())
-    _allow_open_files(limits.connections + 100)
-    # How long the event loop waits for Python's lock while the scheduler's thread computes.
-    sys.setswitchinterval(0.0005)
-    gc.freeze()  # the garbage collector need not look at a loaded model again
     with suppress(KeyboardInterrupt):
         make_server(models, **options).run(sockets)
-
-
-def _allow_open_files(count: int) -> None:
-    """Raise the limit on open files: every connection is one, and the default is often about a thousand."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
