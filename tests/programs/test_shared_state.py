@@ -314,3 +314,30 @@ def test_the_methods_of_a_module_are_exported_with_their_state(device):
         for size in (4, 2, 3):
             assert_close(prefill(x[:size]), module.prefill(x[:size]), SDPA)
             assert_close(decode(*one), module.decode(*one), SDPA)
+
+
+class Counted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("sums", torch.zeros(LENGTH, WIDTH))
+        self.register_buffer("calls", torch.ones(1))
+
+    def count(self, x):
+        self.sums.add_(x)
+        self.calls.add_(1)
+        return self.calls * 2
+
+    def look(self, x):
+        return self.sums + x, self.calls
+
+
+@pytest.mark.parametrize("partition", [False, True])
+def test_a_method_that_only_reads_or_returns_a_buffer_sees_what_others_write(device, partition):
+    module, x = Counted(), torch.ones(WIDTH)
+    methods = {"count": module.count, "look": module.look}
+    made = pteron.export(methods, {"count": (x,), "look": (x,)}, partition=partition)
+    with pteron.load(made.buffer, device=device) as program:
+        for _ in range(3):
+            for name, method in methods.items():
+                for got, want in zip(program.method(name)(x), method(x), strict=True):
+                    assert_close(got, want, SDPA)

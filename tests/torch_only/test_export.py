@@ -218,6 +218,23 @@ def test_inputs_with_one_example_stay_apart() -> None:
     assert "nothing reads" not in str(made.report)
 
 
+def test_inputs_that_the_module_changes_are_outputs() -> None:
+    def forward(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        x.add_(1)
+        return {"double": 2 * x}
+
+    made = pteron.export(forward, (torch.zeros(3),), partition=False)
+    assert "the module changes x" in str(made.report) and "returns new_x" in str(made.report)
+    info = inspect_method(open_file(made.buffer), "forward")
+    assert [port.name for port in info.outputs] == ["new_x", "double"]
+
+
+@pytest.mark.parametrize("module", [nn.BatchNorm1d(4), nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))])
+def test_buffers_of_integers_do_not_stop_the_partitioner(module: nn.Module) -> None:
+    report = pteron.export(module, (torch.randn(2, 4),)).report
+    assert report.delegates == 1 and "failed" not in str(report)
+
+
 def test_a_method_of_a_module() -> None:
     module = Mlp().eval()
     made = pteron.export(module.up.forward, (torch.randn(2, WIDTH),), partition=False)

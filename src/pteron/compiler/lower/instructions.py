@@ -155,10 +155,7 @@ class Lowering(PlanValues):
         owners: dict[Place, int] = {}
         for instruction in self._instructions:
             reads, writes = self._accesses(instruction.instr_args)
-            for index in (*reads, *writes):
-                place = self._place(index)
-                if place and self._is_shared(place):
-                    self._buffers.setdefault(place, index)
+            self._find_shared((*reads, *writes))
             for index in reads:
                 place = self._place(index)
                 if place and place not in written:
@@ -168,6 +165,13 @@ class Lowering(PlanValues):
                 written.add(place)
                 if place in owners:
                     self._buffers.setdefault(place, index)
+        self._find_shared(filter(self._is_tensor, self.plan.outputs))  # a method may only return a buffer
+
+    def _find_shared(self, indices: Iterable[int]) -> None:
+        for index in indices:
+            place = self._place(index)
+            if place and self._is_shared(place):
+                self._buffers.setdefault(place, index)
 
     def _accesses(self, call: object) -> tuple[list[int], list[int]]:
         """The tensors that an instruction reads, and those that it writes, as value indices."""

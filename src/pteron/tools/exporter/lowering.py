@@ -113,7 +113,7 @@ def _attempt(
             if not checked:
                 raise
             return _attempt(sources, options, constant_methods, etrecord, checked=False)
-    return replace(made, notes=tuple(notes))
+    return replace(made, notes=(*notes, *made.notes))
 
 
 def _exported(source: MethodSource) -> ExportedProgram:
@@ -157,17 +157,25 @@ def _lower_programs(
     changed = [change for name, most in bounds.items() for change in changed_bounds(made[name], most)]
     for program in made.values():
         keep_initial_values(program)
-    signatures = [program.graph_signature for program in made.values()]
-    written = {name for signature in signatures for name in signature.buffers_to_mutate.values()}
+    changing = {
+        name: program.graph_signature.user_inputs_to_mutate.values() for name, program in made.items()
+    }
+    for name, inputs in changing.items():
+        with_changed(names[name], list(inputs), len(exported[name].graph_signature.user_outputs))
     # Lowering may have changed bounds, which a note then says.
     sizes = {name: stored_sizes(program, dynamic_shapes[name]) for name, program in exported.items()}
     for key, value in {NAMES: names, SIZES: sizes}.items():
         edge._named_data_store.add_named_data(key, json.dumps(value).encode())
-    planning = MemoryPlanningPass(share_mutable_buffers=not common.isdisjoint(written))
+    planning = MemoryPlanningPass(share_mutable_buffers=bool(common))
     done = edge.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning))
     reasons = partitioner.reasons if partitioner else {}
     record = done.get_etrecord() if etrecord else None
-    return Lowered(bytes(done.buffer), reasons, tuple(changed), etrecord=record)
+    notes = [
+        f"the module changes {given}: the program leaves it, and returns new_{given} before its results"
+        for inputs in changing.values()
+        for given in inputs
+    ]
+    return Lowered(bytes(done.buffer), reasons, tuple(changed), notes=tuple(notes), etrecord=record)
 
 
 @contextmanager
@@ -222,6 +230,13 @@ def port_names(program: Any) -> dict[str, Any]:
     }
     texts = {n: arg.value for n, arg in enumerate(inputs) if isinstance(getattr(arg, "value", None), str)}
     return stored | ({"texts": texts} if texts else {})
+
+
+def with_changed(names: dict[str, Any], inputs: list[str], results: int) -> None:
+    """Name the outputs that ExecuTorch adds: the new values of inputs that the module changes."""
+    if inputs:
+        own = names.get("outputs") or [f"output{number}" for number in range(results)]
+        names["outputs"] = [*(f"new_{name}" for name in inputs), *own]
 
 
 @functools.cache

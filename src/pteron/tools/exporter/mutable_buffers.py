@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -61,7 +61,8 @@ def join_buffers(program: ExportedProgram) -> None:
 def buffers_outside(common: set[str]) -> AbstractContextManager[None]:
     """Keep buffers out of the delegate, except those that an operator of the delegate writes in place.
 
-    Buffers of several methods are always outside: no method sees those of another's delegate.
+    Buffers of several methods are always outside, also where a method only reads them: no method sees those
+    of another's delegate.
 
     A delegate does not say which buffer an output replaces. If a result is both the new contents of a buffer
     and an output of the program, ExecuTorch even stores it once, in the wrong order.
@@ -70,10 +71,16 @@ def buffers_outside(common: set[str]) -> AbstractContextManager[None]:
     def mend(before: Any) -> Any:
         def tag(program: ExportedProgram) -> None:
             before(program)
-            for node in written_buffers(program):
-                name = program.graph_signature.inputs_to_buffers[node.name]
-                if name in common or not any(user.target in WRITES_ITS_ARGUMENT for user in node.users):
-                    node.meta.pop("delegation_tag", None)
+            names = program.graph_signature.inputs_to_buffers
+            nodes = program.graph.find_nodes(op="placeholder")
+            shared = [node for node in nodes if names.get(node.name) in common]
+            alone = [
+                node
+                for node in written_buffers(program)
+                if not any(user.target in WRITES_ITS_ARGUMENT for user in node.users)
+            ]
+            for node in (*shared, *alone):
+                node.meta.pop("delegation_tag", None)
 
         return tag
 
@@ -91,10 +98,15 @@ def keep_initial_values(program: ExportedProgram) -> None:
             node.meta["et_init_buffer"] = True
 
 
-def common_buffers(programs: Iterable[ExportedProgram]) -> set[str]:
-    """The buffers that several methods have: the same memory under the same name."""
+def common_buffers(programs: Collection[ExportedProgram]) -> set[str]:
+    """The buffers that several methods have, under one name, and that at least one of them writes."""
     places = Counter((name, x.data_ptr()) for program in programs for name, x in program.named_buffers())
-    return {name for (name, _), count in places.items() if count > 1}
+    common = {name for (name, _), count in places.items() if count > 1}
+    if not common:
+        return common
+    # Writes in place are outputs after this step, and before it only nodes among others.
+    signatures = [program.run_decompositions({}).graph_signature for program in programs]
+    return common & {name for signature in signatures for name in signature.buffers_to_mutate.values()}
 
 
 def written_buffers(program: ExportedProgram) -> list[Any]:

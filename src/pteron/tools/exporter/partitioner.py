@@ -14,6 +14,7 @@ from executorch.backends.vulkan.partitioner.vulkan_partitioner import (
     VulkanPartitioner,
     VulkanSupportedOperators,
 )
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils import _pytree as pytree
@@ -72,7 +73,10 @@ def large_constants(program: ExportedProgram) -> set[Node]:
 def _is_large(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or value.dtype is not torch.int64 or not value.numel():
         return False
-    low, high = map(int, value.aminmax())
+    if isinstance(value, FakeTensor):
+        return False
+    with unset_fake_temporarily():  # else the elements of a real tensor are unknown here
+        low, high = map(int, value.aminmax())
     return not LOW <= low <= high <= HIGH
 
 
