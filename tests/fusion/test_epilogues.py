@@ -70,6 +70,44 @@ def test_every_route_of_a_linear_layer(routed: Device, columns: int) -> None:
     )
 
 
+@pytest.mark.parametrize("columns", [68, 9])
+def test_every_route_of_a_linear_layer_with_a_sum(routed: Device, columns: int) -> None:
+    weight, bias = Fixed(torch.randn(columns, 64)), Fixed(torch.randn(columns))
+    check_rule(
+        routed,
+        "pteron.linear_with_sum",
+        lambda n: [torch.randn(n, 64) / 8, weight, bias, torch.randn(n, columns)],
+        lambda x, weight, bias, added: functional.linear(x, weight, bias) + added,
+        (45, 3, 1, 37, 20, 45),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+class Residual(nn.Module):
+    """A sum with the input, and one of the results of two linear layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second, self.third = (nn.Linear(64, 64) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x.tanh()) + x
+        return self.second(y) + self.third(x)
+
+
+@pytest.mark.parametrize("routed", ["GPU"], indirect=True)
+@pytest.mark.parametrize("partitioner", [True, False], ids=["delegated", "outside"])
+def test_residual_sums_are_in_the_store(routed: Device, partitioner: bool) -> None:
+    module, n = Residual(), torch.export.Dim("n", min=1, max=40)
+    program = export(module, (torch.randn(1, 40, 64),), ({1: n},), partitioner=partitioner)
+    calls = eager(module, [(torch.randn(1, size, 64),) for size in (40, 1, 33, 40)])
+    names = Counter(node.name for node in check_file(routed, program, calls, 1e-4, 1e-5).nodes)
+    assert names["pteron.linear_with_sum"] == 2
+    assert names["aten.add.Tensor"] == 0
+
+
 @pytest.mark.parametrize("shape", [(8, 6, 3, 1), (16, 2, 3, 1), (6, 7, 5, 6)], ids=str)
 def test_every_route_of_a_convolution(routed: Device, shape: tuple[int, ...]) -> None:
     channels, size, window, groups = shape
@@ -101,3 +139,17 @@ def test_a_result_that_others_read_stays(read_twice: bool) -> None:
     names = [node.name for node in fuse_for((SOFTWARE, SUBGROUP), graph).nodes]
     apart = ["aten.linear.default", "aten.tanh.default"]
     assert names == (apart if read_twice else ["pteron.linear_with_epilogue"])
+
+
+@pytest.mark.parametrize("change", ["factor", "broadcast", "itself", "written later", ""])
+def test_sums_that_a_store_cannot_add_stay(change: str) -> None:
+    s = Sketch()
+    x, weight, early = s.input(5, 8), s.constant(8, 8), s.input(1, 5, 8)
+    y = s.add("aten.linear.default", x, weight, None, shape=(5, 8))
+    rows = s.add("aten.view_copy.default", y, (1, 5, 8), shape=(1, 5, 8))
+    late = s.add("aten.tanh.default", early, shape=(1, 5, 8))
+    others = {"itself": rows, "broadcast": s.input(1, 1, 8), "written later": late}
+    factor = 2 if change == "factor" else 1
+    out = s.add("aten.add.Tensor", rows, others.get(change, early), factor, shape=(1, 5, 8))
+    names = [node.name for node in fuse_for((GPU,), s.finish(out, late)).nodes]
+    assert ("pteron.linear_with_sum" in names) == (change == "")

@@ -106,7 +106,7 @@ class AffineProduct:
 
     def tile_candidates(self) -> list[Candidate]:
         product = self.shared.dispatch("linear_affine_tile", (1, 1, 1))
-        return tile_candidates(product, self.gemm)
+        return tile_candidates(product, self.gemm, depth=self.weight.depth)
 
     def _teams(self, kind: KernelKind, height: int) -> Candidate:
         lanes = team_lanes(self.weight)

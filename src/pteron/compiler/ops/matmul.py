@@ -170,7 +170,13 @@ class Product:
         return [
             teams(TEAM_GEMV, 1),
             teams(TEAM_FEW_ROWS, 4),
-            *tile_candidates(tile.dispatch, self.gemm, columns_first=not self.transposed, needs=tile.needs),
+            *tile_candidates(
+                tile.dispatch,
+                self.gemm,
+                columns_first=not self.transposed,
+                needs=tile.needs,
+                depth=self.sizes[-1] if self.b.is_fixed else 0,
+            ),
         ]
 
     def _portable_candidates(self) -> list[Candidate]:
@@ -186,7 +192,9 @@ class Product:
     ) -> Candidate:
         # A single float16 element can be stored only if the device has the type f16.
         element, needs = ("f16", (HALF,)) if self.a.dtype is DType.float16 else ("f32", ())
-        return Candidate(kind, self._shared.dispatch(kernel, grid, ELEMENT=element, **defines), when, needs)
+        finish = {"EPILOGUE": False, "ADDED": False}
+        dispatch = self._shared.dispatch(kernel, grid, ELEMENT=element, **finish, **defines)
+        return Candidate(kind, dispatch, when, needs)
 
     @property
     def is_whole(self) -> bool:

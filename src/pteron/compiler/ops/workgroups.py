@@ -37,13 +37,14 @@ class TileShape:
     slices: int
 
     def candidate(
-        self, kind: KernelKind, product: Dispatch, gemm: GemmShape, packed: bool = False
+        self, kind: KernelKind, product: Dispatch, gemm: GemmShape, packed: bool = False, depth: int = 0
     ) -> Candidate:
-        """`product`, a kernel that includes lib/tile_core.wgsl. packed: a quad is one word."""
+        """`product`, a kernel that includes lib/tile_core.wgsl. See `tile_candidates`."""
         later = (4 * self.tall - 1) * self.broad  # sums of a lane, without those of its first row
         size = {"TALL": self.tall, "BROAD": self.broad, "SLICES": self.slices, "LATER": later}
         steps = {"QUADS": 8, "STEPS": 1} if packed else {"QUADS": 2, "STEPS": 4}
-        defines: dict[str, Define] = {**product.defines, **size, **steps}
+        whole = depth > 0 and depth % (4 * steps["QUADS"] * self.slices) == 0
+        defines: dict[str, Define] = {**product.defines, **size, **steps, "WHOLE": whole}
         grid = gemm.workgroups(32 * self.tall, 32 * self.broad)
         return Candidate(kind, replace(product, grid=grid, defines=defines))
 
@@ -76,12 +77,15 @@ def tile_candidates(
     when: bool | None = None,
     packed: bool = False,
     needs: tuple[str, ...] = (),
+    depth: int = 0,
 ) -> list[Candidate]:
-    """`product` with tiles of all sizes. Its grid is replaced. packed: a quad is one word.
+    """`product` with tiles of all sizes. Its grid is replaced.
+
+    packed: a quad is one word. depth: if it never changes.
 
     `rows_first`, `columns_first`: neighbours in memory are rows or columns of an operand, not steps in depth.
     """
     order = {"ROWS_FIRST": rows_first, "COLUMNS_FIRST": columns_first, "IN_TEAMS": False}
     ordered = replace(product, defines={**product.defines, **order})
-    tiles = [tile.candidate(kind, ordered, gemm, packed) for kind, tile in TILES.items()]
+    tiles = [tile.candidate(kind, ordered, gemm, packed, depth) for kind, tile in TILES.items()]
     return [replace(each, when=when, needs=needs) for each in tiles]

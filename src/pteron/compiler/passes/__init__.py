@@ -45,7 +45,7 @@ PASSES: Mapping[str, Callable[[Graph], Graph]] = {
     "rotary_cache": rotary_cache.fuse,
     "chains": chains.fuse,
 }
-DEVICE_PASSES["convolution_epilogues"] = epilogues.fuse_convolutions, (GPU,)
+DEVICE_PASSES["gpu_epilogues"] = epilogues.fuse_with_sums, (GPU,)
 DEVICE_PASSES["winograd"] = winograd.fuse, (GPU,)
 DEVICE_PASSES["fused_products"] = fused_products.fuse, (GPU,)
 DEVICE_PASSES["fused_qkv"] = fused_qkv.fuse, (GPU,)

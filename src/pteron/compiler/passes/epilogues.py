@@ -1,11 +1,11 @@
 """Linear layers and convolutions apply the activation that follows them, before they store their results.
 
-An activation is an elementwise function of one float32 tensor. Views may lie between the two.
+An activation is an elementwise function of one float32 tensor. Views may lie between the two. On GPUs, linear
+layers also add a tensor of the same shape, as in a residual sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,31 +15,51 @@ from pteron.compiler.ir.values import Graph, Node, Tensor
 from pteron.compiler.ops.elementwise import ElementwiseRule
 from pteron.compiler.passes.edit import Replacement, Uses, rebuild
 
+LINEAR, SUM = "aten.linear.default", "aten.add.Tensor"
+WITH_SUM = "pteron.linear_with_sum"
 WITH_EPILOGUE = {
-    "aten.linear.default": "pteron.linear_with_epilogue",
+    LINEAR: "pteron.linear_with_epilogue",
     "pteron.packed_convolution": "pteron.convolution_with_epilogue",
 }
 
 
-def fuse(graph: Graph) -> Graph:
-    """All that a software adapter has kernels for."""
-    return _fuse(graph, WITH_EPILOGUE)
+def fuse_with_sums(graph: Graph) -> Graph:
+    return _with_sums(fuse(graph))
 
 
-def fuse_convolutions(graph: Graph) -> Graph:
-    """Only convolutions, which have such kernels for every device."""
-    convolution = "pteron.packed_convolution"
-    return _fuse(graph, {convolution: WITH_EPILOGUE[convolution]})
-
-
-def _fuse(graph: Graph, with_epilogue: Mapping[str, str]) -> Graph:
+def _with_sums(graph: Graph) -> Graph:
     uses = Uses(graph)
     replacements: dict[int, Replacement] = {}
     for node in graph.nodes:
-        name = with_epilogue.get(node.name)
-        activation = None if name is None else _activation_after(node, uses)
-        if name is None or activation is None:
+        found = _reader_after(node, uses) if node.name == LINEAR else None
+        if found is None or found[0].name != SUM or found[0].index in replacements:
             continue
+        reader, own = found
+        values: tuple[Any, ...] = reader.args
+        first, second, factor, total = values
+        other = second if first is own else first
+        if factor != 1 or other is own or not _is_plain(other, uses) or other.max_shape != own.max_shape:
+            continue
+        (result,), writer = node.writes, uses.writer.get(other.id)
+        if own is result:
+            args = (*node.args[:-1], other, total)
+            replacements[reader.index] = Replacement(WITH_SUM, args, (node, reader))
+        elif writer is None or writer.index < node.index:  # the views stay, and the sum is one more view
+            args = (*node.args[:-1], other, result)
+            replacements[node.index] = Replacement(WITH_SUM, args, (node,))
+            replacements[reader.index] = Replacement("aten.clone.default", (own, None, total), (reader,))
+    return rebuild(graph, replacements)
+
+
+def fuse(graph: Graph) -> Graph:
+    uses = Uses(graph)
+    replacements: dict[int, Replacement] = {}
+    for node in graph.nodes:
+        name = WITH_EPILOGUE.get(node.name)
+        found = None if name is None else _reader_after(node, uses)
+        if name is None or found is None:
+            continue
+        activation, _ = found
         epilogue = _expression(activation)
         if epilogue is None:
             continue
@@ -60,8 +80,8 @@ def _fuse(graph: Graph, with_epilogue: Mapping[str, str]) -> Graph:
     return rebuild(graph, replacements)
 
 
-def _activation_after(node: Node, uses: Uses) -> Node | None:
-    """The elementwise node that alone reads the result, or views of it."""
+def _reader_after(node: Node, uses: Uses) -> tuple[Node, Tensor] | None:
+    """The node that alone reads the result, or views of it, and what it reads."""
     if node.when is not None or not all(_is_plain(value, uses) for value in (*node.reads, *node.writes)):
         return None
     reader = node
@@ -74,7 +94,7 @@ def _activation_after(node: Node, uses: Uses) -> Node | None:
         if reader.when is not None or not all(_is_plain(value, uses) for value in reader.writes):
             return None
         if reader.op.alias is None:
-            return reader
+            return reader, result
         if any(isinstance(value, Tensor) and value is not result for value in reader.reads):
             return None
 

@@ -64,7 +64,7 @@ def _candidate(
     defines |= {"ALONE": height == 1, "RAGGED": ragged}
     kernel = "matmul_subgroup"
     if _stores_quads(product) and not ragged:
-        kernel, defines = "matmul_subgroup_quads", {**defines, "EPILOGUE": False}
+        kernel = "matmul_subgroup_quads"
     return product.candidate(kind, kernel, product.gemm.workgroups(height, 4 * LANES), when, **defines)
 
 

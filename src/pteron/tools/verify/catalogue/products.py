@@ -37,6 +37,8 @@ for depth, columns, rows in ((64, 132, ROWS), (72, 130, ROWS), (13, 9, ROWS), (1
          sizes=rows[:4])  # fmt: skip
     case("pteron.linear_with_epilogue", lambda n, k=depth, m=columns: [X(n, k), W(m, k), W(m), "tanh(x)"],
          with_tanh, F32, sizes=rows)  # fmt: skip
+    case("pteron.linear_with_sum", lambda n, k=depth, m=columns: [X(n, k), W(m, k), W(m), X(n, m)],
+         lambda x, weight, bias, added: linear(x, weight, bias) + added, F32, sizes=rows)  # fmt: skip
 case("linear", lambda n: [X(n, 128), W(256, 128), W(256)], linear, sizes=(45, 33, 3))
 case("pteron.linear_with_epilogue", lambda n: [X(n, 128), W(256, 128), None, "tanh(x)"], with_tanh, F32,
      sizes=(45, 33, 3))  # fmt: skip

@@ -1,9 +1,14 @@
-// Store four neighbouring columns of a product, from their sums. Columns past the end are not stored.
+// Store four neighbouring columns of a product, from their sums. Columns past the end are not stored. The rule may
+// supply `epilogue(value)`, an elementwise function that is applied first, and a tensor that is added then.
 //#if OUTPUTS > 1
 @group(0) @binding(5) var<storage, read_write> y2: array<ELEMENT>;  // the next columns of y
 //#end
 //#if OUTPUTS > 2
 @group(0) @binding(6) var<storage, read_write> y3: array<ELEMENT>;  // those after y2
+//#end
+
+//#if ADDED
+@group(0) @binding(7) var<storage, read> added: array<f32>;  // as y
 //#end
 
 //#include store_four
@@ -19,5 +24,12 @@ fn finish_four(matrix: u32, row: u32, column: u32, sum: vec4<f32>) {
             value += p.beta * vec4<f32>(c_at(at.x), c_at(at.y), c_at(at.z), c_at(at.w));
         }
     }
+//#if EPILOGUE
+    value = epilogue(value);
+//#end
+//#if ADDED
+    let there = min(vec4<u32>(column) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.columns - 1u)) + row * p.columns;
+    value += vec4<f32>(added[there.x], added[there.y], added[there.z], added[there.w]);
+//#end
     store_four(matrix * p.rows + row, column, value);
 }

@@ -2,7 +2,7 @@
 // columns. In each step, 64 lanes load QUADS quads of x and of W into the workgroup's memory, where they are decoded
 // once for all lanes. With several SLICES, as many sets of 64 lanes divide the depth and add up their sums at the
 // end: a small product then has more lanes. The loads of the next step are under way while one is computed. The rule
-// defines TALL, BROAD, SLICES and QUADS, which divides 16. See dot_quads.
+// defines TALL, BROAD, SLICES, WHOLE and QUADS, which divides 16. See dot_quads.
 //#include dot_quads
 
 const HEIGHT = 32u * TALL;
@@ -38,20 +38,23 @@ fn loaded(lane: u32, turn: u32, side: u32, across: bool) -> Loaded {
     return Loaded(lane % QUADS, row, fours / 8u, fours % 8u + lane / (4u * QUADS), lane / QUADS % 4u);
 }
 
-// The quads of a step that starts at quad k. Those past the end of the depth are zeros.
+fn existing(size: Extent, quad: u32) -> u32 { return select(min(quad, size.quads - 1u), quad, WHOLE); }
+
+// The quads of a step that starts at quad k. Those past the end of the depth are zeros; or if the depth is WHOLE steps,
+// they have any value, because the step is not computed.
 fn fetch(lane: u32, size: Extent, origin: Corner, k: u32) -> Step {
     var step: Step;
     for (var n = 0u; n < X_TURNS; n++) {
         let at = loaded(lane, n, HEIGHT, ROWS_FIRST);
         let row = min(origin.row + at.row, size.rows - 1u);
-        let value = row_quad(origin.matrix, row, min(k + at.quad, size.quads - 1u));
-        step.x[n] = select(quad_t(), value, k + at.quad < size.quads);
+        let value = row_quad(origin.matrix, row, existing(size, k + at.quad));
+        step.x[n] = select(quad_t(), value, WHOLE || k + at.quad < size.quads);
     }
     for (var n = 0u; n < W_TURNS; n++) {
         let at = loaded(lane, n, WIDTH, COLUMNS_FIRST);
         let column = min(origin.column + at.row, size.columns - 1u);
-        let value = column_quad(origin.matrix, column, min(k + at.quad, size.quads - 1u));
-        step.w[n] = select(quad_t(), value, k + at.quad < size.quads);
+        let value = column_quad(origin.matrix, column, existing(size, k + at.quad));
+        step.w[n] = select(quad_t(), value, WHOLE || k + at.quad < size.quads);
     }
     return step;
 }

@@ -6,6 +6,9 @@
 //#if OUTPUTS > 2
 @group(0) @binding(6) var<storage, read_write> y3: array<y3_word>;  // those after y2
 //#end
+//#if ADDED
+@group(0) @binding(7) var<storage, read> added: array<vec4<f32>>;  // as y
+//#end
 
 //#include outputs
 
@@ -27,6 +30,9 @@ fn finish_row(matrix: u32, row: u32, column: u32, sum: vec4<f32>, bias: vec4<f32
     }
 //#if EPILOGUE
     value = epilogue(value);
+//#end
+//#if ADDED
+    value += added[(row * p.columns + column) / 4u];
 //#end
     let at = place(matrix * p.rows + row, column);
 //#if OUTPUTS > 1
