@@ -12,6 +12,7 @@ from pteron.compiler.ir.extensions import DEVICE_PASSES
 from pteron.compiler.ir.values import Graph
 from pteron.compiler.passes import (
     add_rms_norm,
+    attention_layouts,
     attention_pattern,
     batch_norms,
     chains,
@@ -46,6 +47,7 @@ PASSES: Mapping[str, Callable[[Graph], Graph]] = {
     "chains": chains.fuse,
 }
 DEVICE_PASSES["gpu_epilogues"] = epilogues.fuse_with_sums, (GPU,)
+DEVICE_PASSES["attention_layouts"] = attention_layouts.fuse, (GPU,)
 DEVICE_PASSES["winograd"] = winograd.fuse, (GPU,)
 DEVICE_PASSES["fused_products"] = fused_products.fuse, (GPU,)
 DEVICE_PASSES["fused_qkv"] = fused_qkv.fuse, (GPU,)
