@@ -45,3 +45,11 @@ def test_why_static_refuses_what_is_not_there(method: Method) -> None:
     for name, dim in (("nothing", 0), (method.inputs[0].name, 2), (method.inputs[0].name, -1)):
         with pytest.raises(InputError, match=f"has no input {name} with a dimension {dim}"):
             method.why_static(name, dim)
+
+
+def test_a_float64_says_in_which_precision_it_is_computed() -> None:
+    s = Sketch()
+    method = method_of(s, s.add("aten.neg.default", s.input(8, host="float64"), shape=(8,)))
+    (x,) = method.inputs
+    assert (x.dtype, x.precision) == ("float64", "float32")
+    assert "(computed in float32)" in str(x) and "(computed in float32)" in repr(method)
