@@ -27,6 +27,7 @@ from pteron.compiler.passes import (
     merged_linears,
     packed_convolutions,
     rotary_cache,
+    split_heads,
     unused_norm_outputs,
     winograd,
 )
@@ -47,6 +48,7 @@ PASSES: Mapping[str, Callable[[Graph], Graph]] = {
     "chains": chains.fuse,
 }
 DEVICE_PASSES["gpu_epilogues"] = epilogues.fuse_with_sums, (GPU,)
+DEVICE_PASSES["split_heads"] = split_heads.fuse, (GPU,)
 DEVICE_PASSES["attention_layouts"] = attention_layouts.fuse, (GPU,)
 DEVICE_PASSES["winograd"] = winograd.fuse, (GPU,)
 DEVICE_PASSES["fused_products"] = fused_products.fuse, (GPU,)
