@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pteron.cli import chat_input
 from pteron.cli.chat import COMMANDS
 from pteron.cli.commands import app
 from pteron.cli.language import cancelled_by_interrupt
@@ -249,7 +248,7 @@ def test_a_conversation_is_saved_and_continued(chat: Chat, tmp_path: Path) -> No
     assert first in chat("hi", options=(*options, "-sys", "be"))
     output = chat("again", "/stats", options=options)
     assert second in output and "goes on: 3 messages" in output
-    assert "of them cached" in output  # the KV state came from the file
+    assert "of them cached" in output  # the KV cache came from the file
     loaded = chat(f"/load {session}", "/reset", "hi", f"/load {session}")
     assert "goes on: 5 messages" in loaded
     session.write_bytes(b"damaged")
@@ -373,13 +372,3 @@ def test_chat_in_a_terminal(llm: LanguageModel, model_folder: Path, tmp_path: Pa
         screen.wait_for(b"hello")
         screen.press(b"\x15/exit\r")
         assert screen.process.wait(30) == 0
-
-
-def test_without_prompt_toolkit_there_is_readline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(chat_input, "find_spec", lambda name: None)
-    for stream in (sys.stdin, sys.stdout):
-        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", lambda before: f"{before}typed")
-    assert chat_input.line_reader()("> ") == "> typed"
-    assert (tmp_path / "pteron" / "chat_history_readline").exists()

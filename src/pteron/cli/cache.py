@@ -6,7 +6,6 @@ from datetime import datetime
 
 import typer
 
-from pteron._util.extras import needs
 from pteron.cli import common
 from pteron.cli.terminal import console, grid, nbytes, plural, print_json
 
@@ -16,8 +15,8 @@ app = typer.Typer(help="Show or clear the models that were converted.", no_args_
 @app.command("list")
 def list_models(as_json: common.AsJson = False) -> None:
     """Show the converted models, the most recently used first."""
-    with needs("llm", "to convert models"):
-        from pteron.llm.gguf import conversion_cache as cache
+    from pteron.llm.gguf import conversion_cache as cache
+
     found = cache.entries()
     total = sum(entry.nbytes for entry in found)
     if as_json:
@@ -45,8 +44,8 @@ def list_models(as_json: common.AsJson = False) -> None:
 @app.command()
 def clear(as_json: common.AsJson = False) -> None:
     """Remove all converted models."""
-    with needs("llm", "to convert models"):
-        from pteron.llm.gguf import conversion_cache as cache
+    from pteron.llm.gguf import conversion_cache as cache
+
     freed = cache.clear()
     if as_json:
         print_json({"folder": str(cache.folder()), "freed_nbytes": freed})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
@@ -36,7 +35,7 @@ def line_reader() -> LineReader:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _read_line
     if find_spec("prompt_toolkit") is None:
-        return _with_readline()
+        return input
     from prompt_toolkit import PromptSession
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
@@ -45,10 +44,10 @@ def line_reader() -> LineReader:
     return session.prompt
 
 
-def history_file(name: str = "chat_history") -> Path | None:
+def history_file() -> Path | None:
     """The messages of earlier runs, in a file that only its owner can read. None if it cannot be written."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    path = Path(base) / "pteron" / name
+    path = Path(base) / "pteron" / "chat_history"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
@@ -62,24 +61,3 @@ def _read_line(before: str) -> str:
     if not line:
         raise EOFError
     return line.removesuffix("\n")
-
-
-def _with_readline() -> LineReader:
-    """`input`, with arrow keys and history where Python has readline."""
-    try:
-        import readline
-    except ImportError:
-        return input
-    kept = history_file("chat_history_readline")
-    if kept is not None:
-        with suppress(OSError):
-            readline.read_history_file(kept)
-
-    def read(before: str) -> str:
-        line = input(before)
-        if kept is not None:
-            with suppress(OSError):
-                readline.write_history_file(kept)
-        return line
-
-    return read

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pteron.cli import common, language, sampling_flags
-from pteron.cli.language import ModelSource, fetch_model, open_model, show
+from pteron.cli.language import fetch_model, open_model, show
 from pteron.cli.progress import PromptBar, progress_console
 from pteron.cli.terminal import print_json
 
@@ -67,9 +67,15 @@ def generate(
     options["schema"] = _schema(schema) if schema else None
     options["regex"] = regex
     options["grammar"] = grammar.read_text(encoding="utf-8") if grammar else None
-    place = fetch_model(model, from_hub)
-    source = ModelSource(place, tokenizer, data, device, context, kv_dtype, wait=not no_wait)
-    with open_model(source) as llm:
+    with open_model(
+        fetch_model(model, from_hub),
+        device,
+        tokenizer=tokenizer,
+        data_path=data,
+        context_length=context or None,
+        kv_dtype=kv_dtype,
+        wait=not no_wait,
+    ) as llm:
         asked: Any = [{"role": "user", "content": text}] if chat else text
         stream = llm.stream(asked, allow_special=allow_special, **options)
         if as_json:

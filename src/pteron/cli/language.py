@@ -6,9 +6,8 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -58,47 +57,21 @@ TokenizerPath: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSource:
-    """The files and the device of a language model, and the size and type of its KV cache."""
-
-    model: Path
-    tokenizer: Path | None
-    data: list[Path] | None
-    device: str | None
-    context: int = 0
-    kv_dtype: KvType = "f16"
-    parallel: int = 1  # conversations in one call of the program, if it can run several
-    kv_memory: int | None = None  # the most bytes for their KV caches
-    wait: bool = True  # until all kernels are compiled
-
-
 @contextmanager
-def open_model(source: ModelSource) -> Iterator[LanguageModel]:
-    """Load a model and show a progress bar."""
+def open_model(model: Path, device: str | None, **options: Any) -> Iterator[LanguageModel]:
+    """Load a model and show a progress bar. The options are those of `pteron.llm.load`."""
     import pteron.llm
     from pteron.engine.devices.opening import open_device
 
-    model = convert_if_needed(source.model, source.context)
-    device = open_device(source.device)
+    model = convert_if_needed(model, options.get("context_length"))
+    opened = open_device(device)
     try:
-        with loading_bar(model, device) as report:
-            llm = pteron.llm.load(
-                model,
-                tokenizer=source.tokenizer,
-                data_path=source.data,
-                context_length=source.context or None,
-                device=device,
-                kv_dtype=source.kv_dtype,
-                parallel=source.parallel,
-                kv_memory=source.kv_memory,
-                wait=source.wait,
-                progress=report,
-            )
+        with loading_bar(model, opened) as report:
+            llm = pteron.llm.load(model, device=opened, progress=report, **options)
         with llm:
             yield llm
     finally:
-        device.close()
+        opened.close()
 
 
 def fetch_model(model: Path, from_hub: bool) -> Path:
@@ -110,7 +83,7 @@ def fetch_model(model: Path, from_hub: bool) -> Path:
     return download(model.as_posix())
 
 
-def convert_if_needed(model: Path, context: int = 0) -> Path:
+def convert_if_needed(model: Path, context: int | None = None) -> Path:
     """A model as a `.pte` file: others are converted behind a progress bar, or found in the cache."""
     from pteron.llm.model_files import is_source, model_file
 

@@ -6,7 +6,6 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from socket import socket
@@ -16,7 +15,7 @@ import typer
 from rich.text import Text
 
 from pteron.cli import common, language, sampling_flags
-from pteron.cli.language import ModelSource, convert_if_needed, fetch_model, open_model
+from pteron.cli.language import convert_if_needed, fetch_model, open_model
 from pteron.cli.progress import progress_console
 from pteron.errors import InputError
 
@@ -88,10 +87,17 @@ def serve(
     named = _names(models, names)
     files = [fetch_model(model, from_hub) for model in models]
     most_nbytes = None if kv_memory is None else kv_memory << 20
-    sources = [
-        ModelSource(file, tokenizer, data, device, context, kv_dtype, parallel, most_nbytes, not no_wait)
-        for file in files
-    ]
+    opened = partial(
+        _opened,
+        device=device,
+        tokenizer=tokenizer,
+        data_path=data,
+        context_length=context or None,
+        kv_dtype=kv_dtype,
+        parallel=parallel,
+        kv_memory=most_nbytes,
+        wait=not no_wait,
+    )
     say = progress_console()
     if host not in server.LOOPBACK and api_key is None:
         say.print(Text("anyone who reaches this address can use the models: consider --api-key", "yellow"))
@@ -113,7 +119,7 @@ def serve(
     options["sockets"] = _reserved(host, port)  # before a model is loaded, which may take minutes
     address = f"http://{host}:{options['sockets'][0].getsockname()[1]}"
     if len(models) == 1 and idle_seconds is None and memory is None:
-        with _opened(sources[0]) as served:
+        with opened(files[0]) as served:
             say.print(Text(f"{models[0].name} on {served.program.device.name}: {address}"))
             _prepare_process(max_connections)
             server.serve(served, name=named[0], **options)
@@ -123,8 +129,8 @@ def serve(
             raise InputError(f"there is no file {file}")
     say.print(Text(f"{', '.join(named)}: {address}"))
     on_demand = [
-        server.ModelFile(name, partial(_opened, source), _nbytes(source.model))
-        for name, source in zip(named, sources, strict=True)
+        server.ModelFile(name, partial(opened, file), _nbytes(file))
+        for name, file in zip(named, files, strict=True)
     ]
     limit = None if memory is None else memory << 20
     _prepare_process(max_connections)
@@ -173,14 +179,14 @@ def _nbytes(model: Path) -> int:
 
 
 @contextmanager
-def _opened(source: ModelSource) -> Iterator[LanguageModel | Embedder]:
+def _opened(model: Path, device: str | None, **options: Any) -> Iterator[LanguageModel | Embedder]:
     """A language model or an embedder."""
     from pteron.llm.embedder import is_embedder, load_embedder
 
-    source = replace(source, model=convert_if_needed(source.model, source.context))
-    if is_embedder(source.model):
-        with load_embedder(source.model, tokenizer=source.tokenizer, device=source.device) as embedder:
+    model = convert_if_needed(model, options["context_length"])
+    if is_embedder(model):
+        with load_embedder(model, tokenizer=options["tokenizer"], device=device) as embedder:
             yield embedder
     else:
-        with open_model(source) as llm:
+        with open_model(model, device, **options) as llm:
             yield llm

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pteron._util.extras import needs
 from pteron._util.progress import Progress
 
 
@@ -18,6 +17,6 @@ def model_file(model: Any, context_length: int | None = None, progress: Progress
     """The `.pte` program of a model: itself, or converted in the cache."""
     if not is_source(model):
         return model
-    with needs("llm", "to convert a model"):
-        from pteron.llm.gguf.conversion_cache import converted
+    from pteron.llm.gguf.conversion_cache import converted
+
     return converted(model, max_context=context_length, progress=progress)
