@@ -108,7 +108,7 @@ class Soak:
             self.run("interrupts", self.count(1000), part)
 
     def conversations(self, model: Path) -> None:
-        """Conversations, each with a KV state of its own, several at a time."""
+        """Conversations, each with a KV cache of its own, several at a time."""
         with pteron.llm.load(model, device=self.device) as llm:
             prompts = [[3, 1, 4, 1, 5], [9, 2, 6], [5, 3, 5, 8, 9, 7, 9]]
             wanted = [llm.generate(p, max_new_tokens=4, temperature=0).tokens for p in prompts]

@@ -86,7 +86,7 @@ def test_an_idle_session_makes_room_for_a_new_one(many: LanguageModel, prompts: 
     assert len(many.sessions) == PARALLEL
     sessions = [many.session() for _ in range(PARALLEL)]
     assert len(many.sessions) == 0
-    sessions.append(many.session())  # it takes the KV state of one that is not answering
+    sessions.append(many.session())  # it takes the KV cache of one that is not answering
     for session in sessions:
         session.close()
     assert len(many.generate(prompts, **ANSWER)) == len(prompts)

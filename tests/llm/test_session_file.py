@@ -128,7 +128,7 @@ def test_a_context_of_another_length(
 
 
 def test_messages_alone(llm: LanguageModel, session: Session, tmp_path: Path) -> None:
-    session.save(tmp_path / "talk", kv_state=False)
+    session.save(tmp_path / "talk", kv_cache=False)
     assert (tmp_path / "talk").stat().st_size < POSITION * len(session.tokens)
     loaded = llm.load_session(tmp_path / "talk")
     assert (loaded.tokens, loaded.messages) == ([], session.messages)

@@ -1,4 +1,4 @@
-"""KV states of a language model under faults: interrupts, memory that runs out, a lost device, pickling."""
+"""KV caches of a language model under faults: interrupts, memory that runs out, a lost device, pickling."""
 
 import gc
 import pickle
@@ -48,7 +48,7 @@ def test_an_interrupt_at_any_line_of_a_refused_step_loses_no_cache(llm, refused)
 
 
 def test_an_interrupt_at_any_line_of_an_answer_loses_no_session(llm):
-    """A session that nobody uses must not count as busy: its KV state could never be used again."""
+    """A session that nobody uses must not count as busy: its KV cache could never be used again."""
     wanted = answer(llm, llm.session())
     for _ in each_line(lambda: llm.generate(PROMPT, max_new_tokens=1, temperature=0), every=7):
         assert not llm.sessions._busy

@@ -1,4 +1,4 @@
-"""More conversations than the model has KV states for: they take turns, or wait for the end of an answer."""
+"""More conversations than the model has KV caches for: they take turns, or wait for the end of an answer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_sessions_that_take_turns_keep_their_conversations(
     for session, prompt, want in zip(sessions, PROMPTS, alone, strict=True):
         more = session.generate([*prompt, *want], **ANSWER)
         assert more.stats.cached_tokens == len(prompt) + len(want) - 1  # nothing was computed again
-        session.save(tmp_path / "saved")  # also those whose KV state is away
+        session.save(tmp_path / "saved")  # also those whose KV cache is away
         again = two.load_session(tmp_path / "saved")
         assert again.tokens == session.tokens
         again.close()
@@ -66,7 +66,7 @@ def test_sessions_that_take_turns_keep_their_conversations(
         expected = two.generate(longer, **ANSWER).tokens
         assert session.generate(longer, **ANSWER).tokens == expected
     sessions[0].reset()
-    two.generate(PROMPTS, **ANSWER)  # takes all KV states
+    two.generate(PROMPTS, **ANSWER)  # takes all KV caches
     assert sessions[0].generate(PROMPTS[0], **ANSWER).tokens == alone[0]
     for session in sessions:
         session.close()
@@ -84,7 +84,7 @@ def test_an_answer_that_would_wait_for_its_own_thread_is_refused(
 ) -> None:
     first, second, third = (two.stream(prompt, **ANSWER) for prompt in PROMPTS[:3])
     next(first), next(second)
-    with pytest.raises(PteronError, match="all 2 KV states are in use"):
+    with pytest.raises(PteronError, match="all 2 KV caches are in use"):
         next(third)
     assert [p.token for p in first] == alone[0][1:]
     assert two.generate(PROMPTS[2], **ANSWER).tokens == alone[2]

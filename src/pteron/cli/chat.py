@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pteron.cli import common, language, sampling_flags
 from pteron.cli.chat_input import line_reader, read_message
-from pteron.cli.language import ModelSource, fetch_model, open_model, show
+from pteron.cli.language import fetch_model, open_model, show
 from pteron.cli.output_places import prepare_file
 from pteron.cli.progress import PromptBar
 from pteron.cli.terminal import complain, console, grid, in_words, nbytes, plural
@@ -50,9 +50,15 @@ def chat(
     """Chat with a language model. /help lists the commands. Ctrl-C stops an answer; Ctrl-D quits."""
     prepare_file(session)
     options["context_policy"] = policy
-    place = fetch_model(model, from_hub)
-    source = ModelSource(place, tokenizer, data, device, context, kv_dtype, wait=not no_wait)
-    with open_model(source) as llm:
+    with open_model(
+        fetch_model(model, from_hub),
+        device,
+        tokenizer=tokenizer,
+        data_path=data,
+        context_length=context or None,
+        kv_dtype=kv_dtype,
+        wait=not no_wait,
+    ) as llm:
         llm.chat_prompt([{"role": "user", "content": "?"}])  # a model without a template is refused here
         talk = Conversation(llm, options, allow_special, session)
         if sys.stdin.isatty():
@@ -162,10 +168,10 @@ class Conversation:
         self._keep()
 
     def _keep(self) -> None:
-        """Save the messages. Their KV state may be large: it is saved once, at the end."""
+        """Save the messages. Their KV cache may be large: it is saved once, at the end."""
         if self._kept is not None:
             self._session.messages = self._messages
-            self._session.save(self._kept, kv_state=False)
+            self._session.save(self._kept, kv_cache=False)
 
     def _say_end(self, last: Piece) -> None:
         if last.finish_reason == "cancelled":

@@ -76,13 +76,13 @@ class Batch:
         return outcomes
 
     def _may_begin(self, answer: Answer) -> bool:
-        """Not while its KV state has no room: then it waits for the end of a answer. And not while another
+        """Not while its KV cache has no room: then it waits for the end of an answer. And not while another
         answer reads the same beginning: once that is read, it is copied.
         """
         has_state = answer.session is not None and answer.session.has_state
         if self._runs and not has_state and not self._model.sessions.has_room(self._model.decoder):
             return False
-        if answer.session is not None:  # its KV state is its own
+        if answer.session is not None:  # its KV cache is its own
             return True
         beginning = answer.window.tokens[:-1]  # the last token is run in any case: it gives the logits
         others = (other.reading for other in self._runs)

@@ -94,7 +94,7 @@ class Stream(Iterator[Piece]):
     def _start_next(self) -> None:
         """Start the run after a piece. The GPU then works while the caller shows the piece.
 
-        A run without a reader does no harm: it writes one position of the KV state, which is written again.
+        A run without a reader does no harm: it writes one position of the KV cache, which is written again.
         """
         item = self._answer.resume()
         assert isinstance(item, Run), "a run follows every piece but the last"

@@ -157,7 +157,7 @@ def _tokenizer(given: Tokenizer | str | Path | None, found: Companions, worker: 
 class LanguageModel(LoadedModel):
     """Generates text. `pteron.llm.load` makes it.
 
-    Threads may share it. Answers at the same time have separate KV states. It can be pickled, without its
+    Threads may share it. Answers at the same time have separate KV caches. It can be pickled, without its
     sessions.
 
     Attributes:
@@ -397,11 +397,11 @@ class LanguageModel(LoadedModel):
         return self._containing[key]
 
     def session(self) -> Session:
-        """Begin a conversation with its own KV state, on the same weights."""
+        """Begin a conversation with its own KV cache, on the same weights."""
         return Session(self)
 
     def load_session(self, path: str | Path) -> Session:
-        """Continue a conversation that `Session.save` has written. Its KV state is not computed again.
+        """Continue a conversation that `Session.save` has written. Its KV cache is not computed again.
 
         Messages whose tokens do not fit this context are read again, as the context policy says.
 

@@ -1,4 +1,4 @@
-"""Conversations: each has its own KV state, and all share one copy of the weights."""
+"""Conversations: each has its own KV cache, and all share one copy of the weights."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Session:
     """One conversation. `LanguageModel.session` makes it.
 
     Pass the whole conversation each time. Only the part after the common beginning is computed: the rest is
-    in the KV state. A new turn ends an earlier one that is not finished. Between two turns, another session
-    may need the KV state: then its contents are kept on the host.
+    in the KV cache. A new turn ends an earlier one that is not finished. Between two turns, another session
+    may need the KV cache: then its contents are kept on the host.
 
     Attributes:
-        tokens: The tokens in the KV state.
+        tokens: The tokens in the KV cache.
         messages: The messages of the last prompt and its answer, if the prompt was messages.
     """
 
@@ -40,7 +40,7 @@ class Session:
         self._model = model
         self._decoder: Decoder = model.decoder
         self._state = model.sessions.new_state(model.decoder)
-        self._parked: list[bytes] | None = None  # the contents of a KV state that was given away
+        self._parked: list[bytes] | None = None  # the contents of a KV cache that was given away
         self._turn: weakref.ref[Answer] | None = None
         self._lock = threading.RLock()
         self.thread: int | None = None  # the thread that is answering
@@ -66,20 +66,20 @@ class Session:
         self.rewind(0)
         self.messages = []
 
-    def save(self, path: str | Path, *, kv_state: bool = True) -> None:
+    def save(self, path: str | Path, *, kv_cache: bool = True) -> None:
         """Write the conversation to a file. An unfinished turn is ended.
 
         `LanguageModel.load_session` reads the file.
 
         Args:
             path: The file. It is replaced at once: it is never half written.
-            kv_state: Also write the tokens and their KV state, which are most of the file. Without them, the
+            kv_cache: Also write the tokens and their KV cache, which are most of the file. Without them, the
                 messages are read again when the conversation goes on.
         """
         with self._lock:
             self._end_turn()
             self._unpark()
-            has_state = kv_state and self._decoder.method.owns(self._state)
+            has_state = kv_cache and self._decoder.method.owns(self._state)
             tokens = list(self.tokens) if has_state else []
             blocks = self._state.read(self._decoder.positions(len(tokens)))
             write_session(path, SavedSession(self._model.identity, tokens, self.messages, blocks))
@@ -102,7 +102,7 @@ class Session:
         return session
 
     def close(self) -> None:
-        """Free the KV state."""
+        """Free the KV cache."""
         self.reset()
         self._parked = None
         self._state.close()
@@ -115,7 +115,7 @@ class Session:
 
     @contextmanager
     def turn(self, answer: weakref.ref[Answer], cancelled: threading.Event) -> Iterator[None]:
-        """Exclusive use of the session for one turn. It may wait for a KV state, until it is cancelled."""
+        """Exclusive use of the session for one turn. It may wait for a KV cache, until it is cancelled."""
         with self._lock:
             self._end_turn()
             self._turn, self.thread = answer, threading.get_ident()
@@ -142,7 +142,7 @@ class Session:
         return self.thread is None and self.has_state
 
     def park(self) -> bool:
-        """Give up the KV state until the next turn. Its contents are kept. False if it is in use."""
+        """Give up the KV cache until the next turn. Its contents are kept. False if it is in use."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -155,7 +155,7 @@ class Session:
             self._lock.release()
 
     def _unpark(self, cancelled: threading.Event | None = None) -> None:
-        """Get a KV state again, if this one was given up."""
+        """Get a KV cache again, if this one was given up."""
         if self._parked is None:
             return
         state = self._model.sessions.new_state(self._decoder, cancelled)
@@ -177,7 +177,7 @@ class Session:
         return known if known < len(prompt) or has_logits else len(prompt) - 1
 
     def rewind(self, length: int) -> None:
-        """Keep only the first tokens. The rest of the KV state is overwritten before it is read."""
+        """Keep only the first tokens. The rest of the KV cache is overwritten before it is read."""
         del self.tokens[length:]
         if self._end is not None and length < self._end[0]:
             self._end = None
@@ -195,7 +195,7 @@ class Session:
     def adopt(self, other: Session, prompt: Sequence[int]) -> None:
         """Copy the beginning of a prompt from another session, if that knows more of it.
 
-        The other session may be in use: whoever changes its KV state needs the device's lock, too.
+        The other session may be in use: whoever changes its KV cache needs the device's lock, too.
         """
         with self._decoder.program.device.lock:
             known, more = self.common_prefix(prompt), other.common_prefix(prompt)

@@ -4,7 +4,7 @@
 16   the length of the header, 8 bytes, little-endian
 24   SHA-256 of everything after it
 56   the header, as JSON: the model's digest, tokens, messages, the size of each block
-...  blocks: the KV state of the tokens
+...  blocks: the KV cache of the tokens
 
 A file is not trusted: everything is checked before it is used.
 """
@@ -79,7 +79,7 @@ def _read(file: BinaryIO, model: str, sizes: Callable[[int], list[int]]) -> Save
         raise InputError("the conversation was saved with another model, or another conversion of it")
     if facts["sizes"] != sizes(len(facts["tokens"])):
         raise FormatError(
-            "the KV state does not have the size of this model's: the conversation was saved with another "
+            "the KV cache does not have the size of this model's: the conversation was saved with another "
             "kv_dtype, or the file is damaged"
         )
     blocks = [file.read(size) for size in facts["sizes"]]

@@ -1,4 +1,4 @@
-"""The sessions of a model. They share the KV states that it has room for."""
+"""The sessions of a model. They share the KV caches that it has room for."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pteron.llm.session import Session
 if TYPE_CHECKING:
     from pteron.llm.model import LanguageModel
 
-LOOK_AGAIN = 0.2  # seconds: a KV state may become free without a call of `tell`
+LOOK_AGAIN = 0.2  # seconds: a KV cache may become free without a call of `tell`
 
 
 class WaitCancelled(Exception):
-    """An answer was cancelled while it waited for a KV state."""
+    """An answer was cancelled while it waited for a KV cache."""
 
 
 class _Loan:
@@ -32,7 +32,7 @@ class _Loan:
 class SessionPool:
     """All sessions of a model, and those that answer requests without a session.
 
-    What another session knows of a prompt is not computed again. If there are more sessions than KV states,
+    What another session knows of a prompt is not computed again. If there are more sessions than KV caches,
     an answer gets the state of a session that is not answering. If all of them are answering, it waits.
     """
 
@@ -114,7 +114,7 @@ class SessionPool:
             while not self.has_room(decoder):
                 if {s.thread for s in self._all if s.thread is not None and s.has_state} <= self._waiting:
                     raise PteronError(
-                        f"all {decoder.slots} KV states are in use, and no answer in another thread can end: "
+                        f"all {decoder.slots} KV caches are in use, and no answer in another thread can end: "
                         "finish or close an answer or a state, or load the model with a larger parallel="
                     )
                 self._changed.wait(LOOK_AGAIN)
@@ -124,7 +124,7 @@ class SessionPool:
             self._waiting.discard(me)
 
     def known(self, prompt: Sequence[int]) -> int:
-        """How many first tokens of a prompt are in a KV state."""
+        """How many first tokens of a prompt are in a KV cache."""
         with self._changed:
             return max((s.common_prefix(prompt) for s in (*self._idle, *self._busy)), default=0)
 
