@@ -235,6 +235,22 @@ def test_buffers_of_integers_do_not_stop_the_partitioner(module: nn.Module) -> N
     assert report.delegates == 1 and "failed" not in str(report)
 
 
+class WritesParameter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = nn.Parameter(torch.zeros(3), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x)
+        return self.total * 2
+
+
+@pytest.mark.parametrize("partition", [False, True])
+def test_a_parameter_that_the_module_writes_is_refused(partition: bool) -> None:
+    with pytest.raises(pteron.UnsupportedError, match=r"writes the parameter total.*register_buffer"):
+        pteron.export(WritesParameter(), (torch.ones(3),), partition=partition)
+
+
 def test_a_method_of_a_module() -> None:
     module = Mlp().eval()
     made = pteron.export(module.up.forward, (torch.randn(2, WIDTH),), partition=False)

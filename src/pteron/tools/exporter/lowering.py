@@ -31,6 +31,7 @@ from pteron.tools.exporter.mutable_buffers import (
     common_buffers,
     join_buffers,
     keep_initial_values,
+    refuse_written_parameters,
     unchanged_numbers,
 )
 from pteron.tools.exporter.operators import edge_config, refuse_unknown_operators
@@ -109,6 +110,8 @@ def _attempt(
         try:
             made = _lower_programs(programs, shapes, options, constant_methods, etrecord, checked)
         except SpecViolationError as error:
+            for program in programs.values():
+                refuse_written_parameters(program.run_decompositions({}))
             refuse_unknown_operators(error)
             if not checked:
                 raise
@@ -156,6 +159,7 @@ def _lower_programs(
     made = {name: edge.exported_program(name) for name in exported}
     changed = [change for name, most in bounds.items() for change in changed_bounds(made[name], most)]
     for program in made.values():
+        refuse_written_parameters(program)
         keep_initial_values(program)
     changing = {
         name: program.graph_signature.user_inputs_to_mutate.values() for name, program in made.items()

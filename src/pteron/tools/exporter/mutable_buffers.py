@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec
 
+from pteron.errors import UnsupportedError
 from pteron.tools.exporter.replaced import replaced
 
 # An operator that writes its argument in place, which torch.export has made functional.
@@ -31,6 +32,16 @@ def unchanged_numbers(module: nn.Module) -> Iterator[None]:
     finally:
         for buffer, value in before:
             buffer.copy_(value)
+
+
+def refuse_written_parameters(program: ExportedProgram) -> None:
+    """ExecuTorch would return the new values of a parameter and forget them."""
+    written = sorted(program.graph_signature.parameters_to_mutate.values())
+    if written:
+        raise UnsupportedError(
+            f"the module writes the parameter {written[0]}, which a program cannot keep: "
+            "make it a buffer, with register_buffer"
+        )
 
 
 def join_buffers(program: ExportedProgram) -> None:
