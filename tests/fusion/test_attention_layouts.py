@@ -54,7 +54,7 @@ def test_heads_stay_where_products_left_them(routed: Device, tmp_path: Path, mas
     names = Counter(node.name for node in graph.nodes)
     assert names["pteron.attention"] == 1
     # With a mask, rows without visible keys become zeros between the attention and the permutation.
-    assert names["aten.permute_copy.default"] == (2 if masked else 0)
+    assert names["aten.permute_copy.default"] == 0 and names["aten.mul.Tensor"] == masked
 
 
 @pytest.mark.parametrize("read_twice", ["", "q", "k", "result", "mask"])
@@ -74,3 +74,19 @@ def test_a_copy_that_others_read_stays(read_twice: str) -> None:
     assert names["aten.permute_copy.default"] == (2 if read_twice in ("q", "k", "result") else 0)
     assert names["aten.expand_copy.default"] == (read_twice == "mask")
     assert names["pteron.attention"] == 1
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1, MOST, 1), (1, HEADS, MOST, 1), (1, 1, MOST, WIDTH), (MOST, 1)], ids=str
+)
+def test_a_factor_for_each_query_moves_behind_the_permutation(shape: tuple[int, ...]) -> None:
+    s = Sketch()
+    rows, heads = (1, MOST, HEADS, WIDTH), (1, HEADS, MOST, WIDTH)
+    q = s.add("aten.permute_copy.default", s.input(*rows), (0, 2, 1, 3), shape=heads)
+    found = s.add("et_vk.sdpa.default", q, s.input(*heads), s.input(*heads), None, None, shape=heads)
+    scaled = s.add("aten.mul.Tensor", s.input(*shape), found, shape=heads)
+    graph = s.finish(s.add("aten.permute_copy.default", scaled, (0, 2, 1, 3), shape=rows))
+    names = Counter(node.name for node in fuse_for((GPU,), graph).nodes)
+    moves = shape == (1, 1, MOST, 1)
+    assert names["aten.permute_copy.default"] == (0 if moves else 2)
+    assert names["pteron.attention"] == moves

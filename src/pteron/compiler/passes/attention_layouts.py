@@ -2,22 +2,75 @@
 
 Programs permute queries, keys and values from [B, S, H, D] to [B, H, S, D], and the result back. The kernels
 of attention read and write both layouts, so the copies are not needed. They also read masks that broadcast.
+A factor for each query (rows without visible keys become zeros) moves behind the permutation of the result.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
-from pteron.compiler.ir.values import Graph, Node, Tensor
+from pteron.compiler.ir.values import Graph, Node, Shape, Tensor, ValueId
 from pteron.compiler.passes.edit import Replacement, Uses, rebuild
 
 SDPA, PERMUTE = "et_vk.sdpa.default", "aten.permute_copy.default"
-EXPAND = "aten.expand_copy.default"
+EXPAND, FACTOR = "aten.expand_copy.default", "aten.mul.Tensor"
 SWAPPED = (0, 2, 1, 3)
 
 
 def fuse(graph: Graph) -> Graph:
+    return _without_permutes(_with_late_factors(graph))
+
+
+def _with_late_factors(graph: Graph) -> Graph:
+    """permute(attention * factor) = permute(attention) * factor, with a factor [B, S, 1, 1]."""
+    graph = replace(graph, values=list(graph.values))
+    uses = Uses(graph)
+    replacements: dict[int, list[Replacement]] = {}
+    for node in graph.nodes:
+        product = _only_reader(node, uses) if node.name == SDPA else None
+        permute = _only_reader(product, uses) if product is not None and product.name == FACTOR else None
+        if product is None or permute is None or not _swaps(permute, uses):
+            continue
+        args: tuple[Any, ...] = (*product.args, permute.args[-1])
+        a, b, _, out = args
+        (result,) = node.writes
+        factor = b if a is result else a
+        if factor is result or not _is_for_queries(factor) or not uses.is_settled(factor):
+            continue
+        batch, _, length, _ = factor.max_shape
+        rows = _value(graph, result, out.max_shape)
+        flat, last = (_value(graph, factor, (batch, length, *ones)) for ones in ((1,), (1, 1)))
+        replacements[product.index] = [
+            Replacement(PERMUTE, (result, SWAPPED, rows), (product,)),
+            Replacement("aten.squeeze_copy.dims", (factor, (1,), flat), (product,)),
+            Replacement("aten.unsqueeze_copy.default", (flat, 3, last), (product,)),
+        ]
+        replacements[permute.index] = [Replacement(FACTOR, (rows, last, out), (permute,))]
+    return rebuild(graph, replacements)
+
+
+def _is_for_queries(factor: Any) -> bool:
+    """Whether it is [B, 1, S, 1]."""
+    shape = factor.max_shape if isinstance(factor, Tensor) else ()
+    return len(shape) == 4 and shape[1] == shape[3] == 1
+
+
+def _only_reader(node: Node, uses: Uses) -> Node | None:
+    (result,) = node.writes
+    readers = uses.readers[result.id]
+    alone = len(readers) == 1 and isinstance(result, Tensor) and not uses.is_output(result)
+    return readers[0] if alone and node.when is None and readers[0].when is None else None
+
+
+def _value(graph: Graph, like: Any, shape: Shape) -> Tensor:
+    made = Tensor(ValueId(len(graph.values)), like.dtype, shape, f"{like.name}.in_place")
+    graph.values.append(made)
+    return made
+
+
+def _without_permutes(graph: Graph) -> Graph:
     uses = Uses(graph)
     replacements: dict[int, Replacement] = {}
     for node in graph.nodes:
