@@ -103,10 +103,15 @@ def test_results_that_others_read_stay() -> None:
     ]
 
 
-def test_a_sum_that_may_repeat_a_row_stays() -> None:
+def floats(s: Sketch, x: Any, rows: int, depth: int) -> Any:
+    return s.add("aten.linear.default", x, s.constant(rows, depth), None, shape=(3, rows))
+
+
+@pytest.mark.parametrize("make", [layer, floats])
+def test_a_sum_that_may_repeat_a_row_stays(make: Any) -> None:
     """Two independent inputs have the same bound. In a call, one of them may have a single row."""
     s = Sketch()
-    product = layer(s, s.input(3, 64), 64, 64)
+    product = make(s, s.input(3, 64), 64, 64)
     total = s.add("aten.add.Tensor", product, s.input(3, 64), 1, shape=(3, 64))
     graph = s.finish(total)
     x, added = (port.value.id for port in graph.inputs)

@@ -14,6 +14,7 @@ from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ir.values import Graph, Node, Tensor
 from pteron.compiler.ops.elementwise import ElementwiseRule
 from pteron.compiler.passes.edit import Replacement, Uses, rebuild
+from pteron.compiler.passes.shape_comparison import ShapeComparison
 
 LINEAR, SUM = "aten.linear.default", "aten.add.Tensor"
 WITH_SUM = "pteron.linear_with_sum"
@@ -28,7 +29,7 @@ def fuse_with_sums(graph: Graph) -> Graph:
 
 
 def _with_sums(graph: Graph) -> Graph:
-    uses = Uses(graph)
+    uses, shapes = Uses(graph), ShapeComparison(graph)
     replacements: dict[int, Replacement] = {}
     for node in graph.nodes:
         found = _reader_after(node, uses) if node.name == LINEAR else None
@@ -38,7 +39,7 @@ def _with_sums(graph: Graph) -> Graph:
         values: tuple[Any, ...] = reader.args
         first, second, factor, total = values
         other = second if first is own else first
-        if factor != 1 or other is own or not _is_plain(other, uses) or other.max_shape != own.max_shape:
+        if factor != 1 or other is own or not _is_plain(other, uses) or not shapes.are_alike(other, own):
             continue
         (result,), writer = node.writes, uses.writer.get(other.id)
         if own is result:
