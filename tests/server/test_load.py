@@ -64,7 +64,7 @@ def test_two_hundred_clients_get_their_own_answers(llm: LanguageModel, batched: 
     alone = llm.session()
     wants = [alone.generate(prompt(number), max_new_tokens=5).text for number in range(PROMPTS)]
     assert len(set(wants)) > 10  # an answer to another prompt would be seen
-    with running(batched, parallel=PARALLEL, queue=QUEUE) as url:
+    with running(batched, queue=QUEUE) as url:
         became = asyncio.run(all_at_once(url, wants))
         wait_until(lambda: idle(url))
     assert set(became) <= {"right", "left", "refused"}, became

@@ -25,7 +25,7 @@ from pteron.server.limits import Limits
 from pteron.server.metrics import Metrics
 from pteron.server.refusals import HANDLERS
 from pteron.server.request_log import LogFormat, RequestLog
-from pteron.server.scheduler import Scheduler
+from pteron.server.scheduler import LEAST, Scheduler
 
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+|null")
 
@@ -34,7 +34,7 @@ def create_app(
     models: Model | Sequence[ModelFile],
     *,
     name: str = "pteron",
-    parallel: int = 4,
+    parallel: int | None = None,
     kv_memory: int | None = None,
     queue: int = 16,
     api_key: str | None = None,
@@ -53,7 +53,8 @@ def create_app(
     Args:
         models: A loaded model, or files that are loaded when a request asks for them.
         name: The name of a loaded model. A request without a name gets the first model.
-        parallel: The number of answers at the same time, for each model. Each has its own KV caches.
+        parallel: The number of answers at the same time, for each model. Each has its own KV cache. Default:
+            as many as one call of the model continues (see `pteron.llm.load`), and at least 4.
         kv_memory: The most bytes for the KV caches of a model. If they are not enough for all of them,
             there are fewer at the same time.
         queue: The number of requests that may wait for each model. More get status 429.
@@ -75,7 +76,7 @@ def create_app(
         memory=memory,
     )
     fixed = {"allow_special": allow_special, "context_policy": context_policy}
-    endpoints = Endpoints(catalog, Bodies(limits or Limits()), fixed, parallel + queue)
+    endpoints = Endpoints(catalog, Bodies(limits or Limits()), fixed, (parallel or LEAST) + queue)
     app = Starlette(
         routes=[*endpoints.routes(), *page_routes(), Route("/metrics", metrics.response)],
         exception_handlers=HANDLERS,
@@ -158,7 +159,7 @@ def serve(
     Example:
         ```python
         with pteron.llm.load("model.gguf", parallel=8) as llm:
-            pteron.server.serve(llm, name="small", parallel=8, port=8080)
+            pteron.server.serve(llm, name="small", port=8080)
         ```
     """
     with suppress(KeyboardInterrupt):

@@ -21,6 +21,7 @@ from pteron.server.metrics import Meter, Metrics
 
 log = logging.getLogger("uvicorn.error")
 
+LEAST = 4  # answers at the same time, unless the caller wants fewer
 RETRY_SECONDS = 1.0  # between two attempts to open a lost GPU again
 
 Deliver: TypeAlias = Callable[[Piece | Exception], None]
@@ -90,7 +91,7 @@ class Scheduler:
     def __init__(
         self,
         driver: Driver,
-        parallel: int = 4,
+        parallel: int = LEAST,
         queue: int = 16,
         recover: Callable[[], None] | None = None,
         meter: Meter | None = None,
@@ -114,21 +115,25 @@ class Scheduler:
     def of(
         cls,
         model: LanguageModel | Embedder,
-        parallel: int,
+        parallel: int | None,
         queue: int,
         meter: Meter | None = None,
         kv_memory: int | None = None,
     ) -> Scheduler:
-        """For a language model or an embedder. `kv_memory`: the most bytes for KV caches."""
+        """For a language model or an embedder. `kv_memory`: the most bytes for KV caches.
+
+        parallel: default: as many answers as one call of the model continues, and at least `LEAST`.
+        """
         meter = meter or Metrics().of("")
         driver: Driver
         if isinstance(model, LanguageModel):
             driver, kv_nbytes = Batch(model, Pace(model.max_length), meter.step), model.decoder.kv_nbytes
+            parallel = parallel or max(LEAST, model.decoder.parallel)
             parallel = _that_fit(parallel, model.decoder, kv_memory)
         else:
             # A text needs no memory of its own, so no request has to wait for another to end.
             driver, kv_nbytes = EmbeddingBatch(model, meter.step), 0
-            parallel, queue = parallel + queue, 0
+            parallel, queue = (parallel or LEAST) + queue, 0
         scheduler = cls(driver, parallel, queue, model.reload, meter)
         meter.watch(lambda: scheduler.active, lambda: scheduler.waiting, kv_nbytes, parallel)
         return scheduler
