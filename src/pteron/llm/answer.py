@@ -130,13 +130,13 @@ class Answer:
         if not self.lock.acquire(blocking=False):
             return False
         try:
-            self.fail()
+            self.end()
         finally:
             self.lock.release()
         return True
 
-    def fail(self) -> None:
-        """End the answer, which the caller is running."""
+    def end(self) -> None:
+        """End the answer. The caller holds its lock."""
         self._steps.close()
 
     @property

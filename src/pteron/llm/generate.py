@@ -88,7 +88,7 @@ class Stream(Iterator[Piece]):
                 return item
             except BaseException:
                 self._next = None
-                answer.fail()
+                answer.end()
                 raise
 
     def _start_next(self) -> None:
