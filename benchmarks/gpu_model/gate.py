@@ -20,6 +20,7 @@ FAMILIES = ("navi31", "navi21", "tgl")
 CASES = (
     "Linear, float32 weights: 128 ×",
     "Linear, float16 weights: 128 ×",
+    "Linear, int8 weights and activations: 128 ×",
     "Linear, 4-bit symmetric weights: 1 ×",
     "Convolution: 3×3, 64",
     "Convolution: 1×1",

@@ -33,7 +33,7 @@ from pteron.compiler.ops.depthwise import depthwise_candidates
 from pteron.compiler.ops.matmul import all_float32
 from pteron.compiler.ops.products import ANY, GEMM, MIN_TILE_ROWS, Candidate, GemmShape, product_routes
 from pteron.compiler.ops.window import Window, as_3d, per_dimension
-from pteron.compiler.ops.workgroups import stores, tile_candidates
+from pteron.compiler.ops.workgroups import SQUARE_TILES, stores, tile_candidates
 
 
 def _work(call: LiveArguments) -> Work:
@@ -235,7 +235,12 @@ class Convolution:
             product = Dispatch("conv_group", bindings, params, fold(0), flags)
             fits = None if ragged else numel(places) % 4 == 0
             candidates += tile_candidates(
-                product, gemm, rows_first=filters.packed, columns_first=True, when=fits
+                product,
+                gemm,
+                rows_first=filters.packed,
+                columns_first=True,
+                when=fits,
+                kinds=SQUARE_TILES,
             )
         if filters.packed and is_float32 and filters.ins == filters.outs == groups:
             candidates += depthwise_candidates(bindings, self.window, finishing)

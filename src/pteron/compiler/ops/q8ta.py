@@ -40,7 +40,7 @@ from pteron.compiler.ops.products import (
 from pteron.compiler.ops.quantized import check_matrix
 from pteron.compiler.ops.shapes import broadcast, broadcast_strides, contiguous, merge
 from pteron.compiler.ops.window import Window, as_3d, per_dimension
-from pteron.compiler.ops.workgroups import stores, team_candidates, tile_candidates
+from pteron.compiler.ops.workgroups import SQUARE_TILES, stores, team_candidates, tile_candidates
 
 # The largest number of products (9 bits times 8 bits) whose sum always fits in 32 bits.
 FACTOR_BITS = 21  # of the larger factor of a sum in fixed point
@@ -131,7 +131,9 @@ def _linear(
     candidates = []
     if depth % 4 == 0 and (whole or out.dtype.itemsize == 4):
         product = Dispatch("q8ta_linear_group", bindings, params, fold(0), {**defines, **stores(whole)})
-        candidates += team_candidates(product, gemm) + tile_candidates(product, gemm, packed=True)
+        candidates += team_candidates(product, gemm) + tile_candidates(
+            product, gemm, packed=True, kinds=SQUARE_TILES
+        )
 
     def portable(kind: KernelKind, height: int) -> Candidate:
         grid = gemm.invocations(height, 4)
@@ -317,7 +319,9 @@ def _conv2d(
     most = weights.max_shape[0] // groups
     if not transposed and most >= MIN_TILE_ROWS and weights.rank == 2 and steps[0] % 4 == 0:
         product = Dispatch("q8ta_conv2d_group", bindings, params, fold(0), defines)
-        candidates += tile_candidates(product, gemm, columns_first=True, when=positions % 4 == 0, packed=True)
+        candidates += tile_candidates(
+            product, gemm, columns_first=True, when=positions % 4 == 0, packed=True, kinds=SQUARE_TILES
+        )
     return product_routes(gemm, candidates)
 
 

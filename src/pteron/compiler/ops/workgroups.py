@@ -6,6 +6,7 @@ text is used for teams (lanes divide the depth) and for tiles (operands are in w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from pteron.compiler.ir.rule import Define, Dispatch
@@ -51,6 +52,8 @@ class TileShape:
 
 # A workgroup may use 16 KiB: four slices of a broad tile do not fit.
 TILES = {BROAD_TILE: TileShape(2, 2, 2), TALL_TILE: TileShape(2, 1, 4), SMALL_TILE: TileShape(1, 1, 4)}
+# For kernels that need so many registers that tall tiles do not fit those of Intel's GPUs.
+SQUARE_TILES = (BROAD_TILE, SMALL_TILE)
 
 
 def stores(whole: bool) -> dict[str, Define]:
@@ -78,8 +81,9 @@ def tile_candidates(
     packed: bool = False,
     needs: tuple[str, ...] = (),
     depth: int = 0,
+    kinds: Iterable[KernelKind] = tuple(TILES),
 ) -> list[Candidate]:
-    """`product` with tiles of all sizes. Its grid is replaced.
+    """`product` with tiles of several sizes. Its grid is replaced.
 
     packed: a quad is one word. depth: if it never changes.
 
@@ -87,5 +91,5 @@ def tile_candidates(
     """
     order = {"ROWS_FIRST": rows_first, "COLUMNS_FIRST": columns_first, "IN_TEAMS": False}
     ordered = replace(product, defines={**product.defines, **order})
-    tiles = [tile.candidate(kind, ordered, gemm, packed, depth) for kind, tile in TILES.items()]
+    tiles = [TILES[kind].candidate(kind, ordered, gemm, packed, depth) for kind in kinds]
     return [replace(each, when=when, needs=needs) for each in tiles]
