@@ -22,7 +22,7 @@ def large_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "MANY_ELEMENTS", 1)
 
 
-pytestmark = pytest.mark.parametrize("routed", ["GPU"], indirect=True)
+pytestmark = pytest.mark.parametrize("routed", ["GPU with all"], indirect=True)
 
 
 @pytest.mark.parametrize("columns, depth", [(6, 16), (70, 12), (132, 72)])
