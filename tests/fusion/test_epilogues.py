@@ -144,7 +144,8 @@ def test_a_result_that_others_read_stays(read_twice: bool) -> None:
 @pytest.mark.parametrize("change", ["factor", "broadcast", "itself", "written later", ""])
 def test_sums_that_a_store_cannot_add_stay(change: str) -> None:
     s = Sketch()
-    x, weight, early = s.input(5, 8), s.constant(8, 8), s.input(1, 5, 8)
+    x, weight = s.input(5, 8), s.constant(8, 8)
+    early = s.add("aten.view_copy.default", x, (1, 5, 8), shape=(1, 5, 8))
     y = s.add("aten.linear.default", x, weight, None, shape=(5, 8))
     rows = s.add("aten.view_copy.default", y, (1, 5, 8), shape=(1, 5, 8))
     late = s.add("aten.tanh.default", early, shape=(1, 5, 8))
