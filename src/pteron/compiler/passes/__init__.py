@@ -26,6 +26,7 @@ from pteron.compiler.passes import (
     linear_weights,
     merged_linears,
     packed_convolutions,
+    repeated,
     rotary_cache,
     split_heads,
     unused_norm_outputs,
@@ -47,6 +48,7 @@ PASSES: Mapping[str, Callable[[Graph], Graph]] = {
     "rotary_cache": rotary_cache.fuse,
     "chains": chains.fuse,
 }
+DEVICE_PASSES["repeated"] = repeated.fuse, (GPU,)
 DEVICE_PASSES["gpu_epilogues"] = epilogues.fuse_with_sums, (GPU,)
 DEVICE_PASSES["split_heads"] = split_heads.fuse, (GPU,)
 DEVICE_PASSES["attention_layouts"] = attention_layouts.fuse, (GPU,)
