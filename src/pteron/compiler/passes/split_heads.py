@@ -18,7 +18,9 @@ SLICE, SQUEEZE = "aten.slice_copy.Tensor", "aten.squeeze_copy.dims"
 PARTS = 3
 
 
-class Split(NamedTuple):
+class ThreeHeads(NamedTuple):
+    """What takes the result of a linear layer apart."""
+
     view: Node
     permute: Node
     parts: list[tuple[Node, Node]]  # a slice and a squeeze, in the order of the parts
@@ -63,7 +65,7 @@ def _value(graph: Graph, name: str, shape: Shape) -> Tensor:
     return made
 
 
-def _split_after(linear: Node, uses: Uses) -> Split | None:
+def _split_after(linear: Node, uses: Uses) -> ThreeHeads | None:
     view = _only_reader(linear, VIEW, uses)
     permute = None if view is None else _only_reader(view, PERMUTE, uses)
     if view is None or permute is None:
@@ -85,7 +87,7 @@ def _split_after(linear: Node, uses: Uses) -> Split | None:
         if squeeze.args[1] != (0,):
             return None
         parts.append((each, squeeze))
-    return Split(view, permute, parts)
+    return ThreeHeads(view, permute, parts)
 
 
 def _only_reader(node: Node, name: str, uses: Uses) -> Node | None:
