@@ -6,16 +6,17 @@ It uses those that were measured to be the fastest, and none that `pteron doctor
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pteron._util.browser import IN_BROWSER
 from pteron._util.progress import Progress
 from pteron.api.async_program import AsyncProgram, off_loop
+from pteron.api.expected_shapes import Expected, ExpectedCalls, Points, read_expected
 from pteron.api.fetching import fetch_source
 from pteron.api.program import Program, Tuner
 from pteron.compiler import pipeline
@@ -27,6 +28,7 @@ from pteron.compiler.segments.graph import Batching
 from pteron.engine.devices.opening import Adapter, Device
 from pteron.engine.devices.shared import borrow, borrow_async, give_back
 from pteron.engine.measured.target import target_of
+from pteron.errors import InputError
 from pteron.pte.file import ProgramFile
 
 _log = logging.getLogger(__name__)
@@ -40,12 +42,25 @@ class _Options(pipeline.GraphOptions):
     choice: Choice | None = None
     wait: bool = True
     methods: str | Iterable[str] | None = None
+    expect: Expected = ()
+    only_expected: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "expect", read_expected(self.expect))
+        some = any(self.points.values())
+        if some and self.segments is not None:
+            raise InputError("expect= is for calls of one sequence: leave out segments=")
+        if self.only_expected and not (some and self.wait):
+            raise InputError("only_expected=True needs shapes in expect=, and wait=True")
         if self.methods is not None:
             listed = (self.methods,) if isinstance(self.methods, str) else tuple(self.methods)
             object.__setattr__(self, "methods", listed)
+
+    @property
+    def points(self) -> Mapping[str, Points]:
+        """The expected calls of each method, as they were given: see `read_expected`."""
+        return cast("Mapping[str, Points]", self.expect)
 
 
 def load(
@@ -61,6 +76,8 @@ def load(
     kv_length: int | None = None,
     segments: int | Batching | None = None,
     shapes: GivenShapes | None = None,
+    expect: Expected = (),
+    only_expected: bool = False,
     methods: str | Iterable[str] | None = None,
     wait: bool = True,
     progress: Progress | None = None,
@@ -89,6 +106,12 @@ def load(
         shapes: Smaller largest shapes than the file's, by input: a bound by dimension, such as
             `{"x": {1: 512}}`, or a shape. Memory is allocated for these. `{"x": {1: (512, 512)}}` makes the
             size a constant. Sizes that the program ties to them follow.
+        expect: Shapes that calls will have, such as `[(1, 37), (1, 512)]`: they are planned now, and kernels
+            are timed at them. Each is the shape of the input that varies, or the shapes and integers of
+            inputs by name. With several methods: a list for each, by name. Or a file that
+            `Method.record_shapes` wrote.
+        only_expected: Whether to refuse a call that would need a new plan. No call then takes longer than
+            others because of its shape.
         methods: The names of the methods to load now. `()`: none. Default: `forward`, or the only method.
         wait: Whether to wait until all kernels of a method are compiled. With False, it waits only for one
             kernel of each operator. A thread compiles the others, which are faster at some shapes. Until they
@@ -105,6 +128,7 @@ def load(
         KeyError: The program has no method with a name in `methods`.
         DeviceError: There is no usable GPU adapter.
         OutOfMemory: The weights do not fit on the device.
+        InputError: A shape in `shapes` or `expect` does not fit the program.
 
     Example:
         ```python
@@ -113,7 +137,20 @@ def load(
         ```
     """
     paths = [data_path] if isinstance(data_path, (str, Path)) else list(data_path or ())
-    options = _Options(fuse, max_nodes, kv_dtype, kv_length, segments, shapes, tune, choice, wait, methods)
+    options = _Options(
+        fuse,
+        max_nodes,
+        kv_dtype,
+        kv_length,
+        segments,
+        shapes,
+        tune=tune,
+        choice=choice,
+        wait=wait,
+        methods=methods,
+        expect=expect,
+        only_expected=only_expected,
+    )
     lowered = _lower(source, paths, options)
     with _on_failure(lowered.file.close):
         if device is not None and not isinstance(device, (str, int, Adapter)):
@@ -190,6 +227,20 @@ class _Lowered:
         names = self.file.method_names
         return ("forward",) if "forward" in names else names if len(names) == 1 else ()
 
+    @property
+    def expected(self) -> dict[str, ExpectedCalls]:
+        """The expected calls, by method."""
+        given, only = dict(self.options.points), self.options.only_expected
+        if points := given.pop("", ()):
+            names = self.file.method_names
+            default = "forward" if "forward" in names else names[0]
+            if default != "forward" and len(names) > 1:
+                raise InputError(f"expect: give the shapes by method, of {', '.join(names)}")
+            given[default] = points
+        for name in given:
+            self.file.plan(name)  # the KeyError lists the methods
+        return {name: ExpectedCalls(points, only) for name, points in given.items()}
+
 
 def _lower(source: Any, paths: list[Any], options: _Options) -> _Lowered:
     """Everything before a device is opened: a bad file needs none."""
@@ -249,6 +300,7 @@ def _program(
             # To measure kernels, all are compiled. A browser has no threads.
             wait=options.wait or tuner is not None or IN_BROWSER,
             origin=origin,
+            expected=lowered.expected,
         )
     _tell_wrong_routes(program)
     return program

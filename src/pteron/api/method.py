@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pteron._util import html
 from pteron._util.progress import Progress
+from pteron.api.expected_shapes import NOTHING_EXPECTED, ExpectedCalls, ShapeRecord, complete
 from pteron.api.method_info import Memory, describe
 from pteron.compiler.ir.live import Live
 from pteron.compiler.ir.values import Port, SymInt, Tensor, ValueId
@@ -49,16 +51,19 @@ class Method:
         states: StateMemory | None = None,
         progress: Progress | None = None,
         wait: bool = True,
+        expected: ExpectedCalls = NOTHING_EXPECTED,
     ) -> None:
         """states: where the states come from, if the method shares them with others of its program.
 
         progress: is told how much is compiled. wait: whether to wait until all kernels are compiled.
+        expected: the calls to plan now.
         """
         self.graph = live.graph
         self.name = self.graph.name
         self.program = program
         self._closed = False
-        self._progress, self._wait = progress, wait
+        self._progress, self._wait, self._expected = progress, wait, expected
+        self._record: ShapeRecord | None = None
         found = find_sizes(live)
         self._inputs = Inputs(self.name, self.graph.inputs)
         self._use(Calls(live, device, weights, states, progress, wait))
@@ -69,6 +74,7 @@ class Method:
             for port in self.graph.inputs
         )
         self.outputs = tuple(describe(port, found.dims.get(_id(port), ())) for port in self.graph.outputs)
+        self._plan_expected()
 
     def open_on(
         self, live: LiveGraph, device: Device, weights: WeightStore, states: StateMemory | None = None
@@ -77,10 +83,29 @@ class Method:
         calls = Calls(live, device, weights, states, self._progress, self._wait)
         self._executor.stop()
         self._use(calls)
+        self._plan_expected()
 
     def _use(self, calls: Calls) -> None:
         self._calls, self._executor, self._live = calls, calls.executor, calls.live
         self.device = calls.executor.device
+
+    def _plan_expected(self) -> None:
+        """Plan the expected calls. From now on, no others get a plan if only these are expected."""
+        if not self._expected:
+            return
+        ids = {port.name: _id(port) for port in self.graph.inputs}
+        with self.device.lock:
+            for call in self.expected:
+                try:
+                    self._calls.plan_ahead({ids[name]: live for name, live in call.items()})
+                except InputError as error:
+                    raise InputError(f"expect: {call}: {error}") from None
+            self._live.plans_are_complete = self._expected.only
+
+    @property
+    def expected(self) -> list[dict[str, Live]]:
+        """The shapes and integers of the calls that were expected at load: see `expect` of `load`."""
+        return [complete(point, self.inputs) for point in self._expected.points]
 
     # -- calling --------------------------------------------------------------------------------
 
@@ -236,12 +261,45 @@ class Method:
         self._check_open()
         state = self._state() if state is None else state
         self._check_mine(state)
-        return self._calls.prepare(arrays, state, as_given)
+        call = self._calls.prepare(arrays, state, as_given)
+        if self._record is not None:
+            self._record.count(self._live_shapes(self.graph.inputs))
+        return call
 
     def plan_again(self) -> None:
         """Plan every node again at the next call, because the choice of routes has changed."""
         with self.device.lock:
             self._live.forget()
+
+    def record_shapes(self, path: str | Path) -> ShapeRecord:
+        """Count the shapes and integers of all calls from now on, and write them to a file.
+
+        `pteron.load(expect=path)` plans these calls at load. `pteron tune --expect` times kernels at them.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The record. `stop()`, or the end of a `with` block, ends it.
+
+        Example:
+            ```python
+            with method.record_shapes("shapes.json"):
+                serve(method)
+            ```
+        """
+        record = ShapeRecord(path, self.name, self._stop_record)
+        with self.device.lock:
+            self._check_open()
+            if self._record is not None:
+                raise PteronError(f"method '{self.name}' already records its shapes: stop that record first")
+            self._record = record
+        return record
+
+    def _stop_record(self, record: ShapeRecord) -> None:
+        with self.device.lock:
+            if self._record is record:
+                self._record = None
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -322,11 +380,13 @@ class Method:
     @property
     def live_shapes(self) -> dict[str, Live]:
         """The shape of every input and output in the last call, by name. For an integer: its value."""
-        ports = (*self.graph.inputs, *self.graph.outputs)
         with self.device.lock:
             self._live.undo()
-            live = self._live.current.copy()
-        return html.Shapes({p.name: live[p.value.id] for p in ports if isinstance(p.value, (Tensor, SymInt))})
+            return html.Shapes(self._live_shapes((*self.graph.inputs, *self.graph.outputs)))
+
+    def _live_shapes(self, ports: Iterable[Port]) -> dict[str, Live]:
+        live = self._live.current
+        return {p.name: live[p.value.id] for p in ports if isinstance(p.value, (Tensor, SymInt))}
 
     def why_static(self, name: str, dim: int) -> str | None:
         """Say why a dimension of an input cannot be smaller.

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from pteron._util import html
 from pteron._util.progress import NotebookBar, Progress
+from pteron.api.expected_shapes import NOTHING_EXPECTED, ExpectedCalls
 from pteron.api.method import Method
 from pteron.compiler.ir.values import Graph
 from pteron.compiler.pipeline import LoweredFile, Target
@@ -56,11 +57,12 @@ class Program:
         progress: Progress | None = None,
         wait: bool = True,
         origin: Callable[..., tuple[Callable[..., Program], tuple[Any, ...]]] | None = None,
+        expected: Mapping[str, ExpectedCalls] | None = None,
     ) -> None:
         """Call `pteron.load` instead.
 
         origin: how to load the program again, on a given device. wait: whether a method waits until all its
-        kernels are compiled.
+        kernels are compiled. expected: the calls of each method to plan.
         """
         self.file = file
         self.device = device
@@ -70,6 +72,7 @@ class Program:
         self.progress = progress  # is told how much of a method is compiled
         self.waits = wait
         self._origin = origin
+        self._expected = expected or {}
         self._planned = lowered.plan(target)
         self._graphs = [live.graph for live in self._planned.values()]
         self._weights = WeightStore(device, host.convert_constant)
@@ -190,7 +193,8 @@ class Program:
             from pteron.api.segmented_method import SegmentedMethod  # needs numpy
 
             return SegmentedMethod(live, self.device, self._weights, self, self.progress, self.waits)
-        return Method(live, self.device, self._weights, self, states, self.progress, self.waits)
+        expected = self._expected.get(live.graph.name, NOTHING_EXPECTED)
+        return Method(live, self.device, self._weights, self, states, self.progress, self.waits, expected)
 
     # -- state ----------------------------------------------------------------------------------
 

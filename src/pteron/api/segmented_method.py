@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from pteron._util.progress import Progress
+from pteron.api.expected_shapes import ShapeRecord
 from pteron.api.method import Method
 from pteron.api.method_info import describe
 from pteron.compiler.ir.values import Port, Tensor
@@ -21,7 +23,7 @@ from pteron.engine.slots import Slot, Slots
 from pteron.engine.staging import Pending
 from pteron.engine.state import State
 from pteron.engine.weight_store import WeightStore
-from pteron.errors import InputError
+from pteron.errors import InputError, PteronError
 
 if TYPE_CHECKING:
     from pteron.api.program import Program
@@ -143,6 +145,10 @@ class SegmentedMethod(Method):
             placed = self._placed(read)
             call = self._prepared_together(placed)
             return call.read_back(lambda outputs: then(outputs, placed), False, from_gpu)
+
+    def record_shapes(self, path: str | Path) -> ShapeRecord:
+        """Refuse: what a call of several sequences runs is no call that `load(expect=)` could plan."""
+        raise PteronError(f"method '{self.name}' was loaded with segments=: to record shapes, leave it out")
 
     def _prepared(self, arrays: Sequence[Any], state: State | None, as_given: AsGiven = AS_IT_IS) -> Call:
         self._check_open()

@@ -15,6 +15,7 @@ from pteron.cli.progress import steps
 from pteron.cli.terminal import console, grid, heading, plural, print_json
 
 if TYPE_CHECKING:
+    from pteron.api.method import Method
     from pteron.api.profiling.trials import Measured
 
 
@@ -38,6 +39,10 @@ def tune(
             help="The size of every dynamic dimension. Repeatable. Default: 1, the middle, the maximum.",
         ),
     ] = None,
+    expect: Annotated[
+        Path | None,
+        typer.Option("--expect", help="Time at the shapes in a file that Method.record_shapes wrote."),
+    ] = None,
     method: common.MethodName = "forward",
     repeat: common.Repeat = 5,
     bounds: common.Bounds = None,
@@ -48,20 +53,22 @@ def tune(
     """Find the fastest kernels for a .pte file on this device. Later loads use them."""
     from pteron.api.loading import load
     from pteron.api.profiling import trials
-    from pteron.cli.inputs import live_shapes, make_inputs
+    from pteron.cli.inputs import make_inputs
     from pteron.engine.measured import tuning
 
     trial = trials.Trial()
     loading = partial(
         load, model, data_path=data, device=device, choice=trial, shapes=parse_bounds(bounds), methods=()
     )
+    if expect is not None:
+        loading = partial(loading, expect=expect)
     with steps(f"loading {model.name}") as report, loading() as program:
         common.check_method(method, program.method_names)
         adapter = trials.timed_adapter(program.device)
         loaded = program.method(method)
         calls = []
-        for live in lives or trials.some_sizes(loaded):
-            given = make_inputs(loaded, inputs or [], live_shapes(loaded, live, []), "zeros", 0)
+        for shapes in _shapes(loaded, lives):
+            given = make_inputs(loaded, inputs or [], shapes, "zeros", 0)
             calls.append([item.value for item in given.values()])
         found = trials.measure(loaded, trial, calls, repeat, report)
         saved = tuning.write(adapter, trials.best_of(found))
@@ -69,6 +76,19 @@ def tune(
         print_json({"file": str(model), "device": adapter.name, "saved": str(saved), "choices": _json(found)})
     else:
         show(model.name, adapter.name, found, saved)
+
+
+def _shapes(method: Method, lives: list[int] | None) -> list[list[str]]:
+    """The `--shape` arguments of each call to time."""
+    from pteron.api.profiling.trials import some_sizes
+    from pteron.cli.inputs import live_shapes
+
+    if lives is None and method.expected:
+        return [
+            [f"{name}={','.join(map(str, live))}" for name, live in call.items() if isinstance(live, tuple)]
+            for call in method.expected
+        ]
+    return [live_shapes(method, live, []) for live in lives or some_sizes(method)]
 
 
 def _json(found: list[Measured]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from pteron.compiler.ir.live import Live
 from pteron.compiler.ir.values import Port, Shape, SymInt, Tensor, Value, ValueId, numel
 from pteron.compiler.plan.input_uses import index_inputs, input_elements
 from pteron.compiler.plan.memory import aligned
+from pteron.compiler.plan.refused_by_node import NotPlanned
 from pteron.compiler.plan.size_check import SizeCheck
 from pteron.compiler.plan.size_errors import explained
 from pteron.compiler.plan.sweep import LiveGraph
@@ -96,6 +97,14 @@ class Calls:
             self._sweep(changes, arrays)
         return Call(self, arrays, state, as_given)
 
+    def plan_ahead(self, changes: Mapping[ValueId, Live]) -> None:
+        """Plan a call before it is made. Raises InputError if it would be refused."""
+        self._sizes.check(changes)
+        try:
+            self.live.plan_ahead(changes)
+        except InputError as error:
+            raise explained(error, self.live, changes) from None
+
     def _changes(self, arrays: Sequence[Any]) -> dict[ValueId, Live]:
         """The shapes and integers of a call."""
         changes: dict[ValueId, Live] = {}
@@ -110,6 +119,8 @@ class Calls:
         live = self.live
         try:
             live.begin(changes)
+        except NotPlanned:
+            raise InputError(self._unexpected(changes)) from None
         except InputError as error:
             raise explained(error, live, changes) from None
         try:
@@ -118,6 +129,17 @@ class Calls:
             live.undo()
             raise
         live.commit(changes)
+
+    def _unexpected(self, changes: Mapping[ValueId, Live]) -> str:
+        given = ", ".join(
+            f"{port.name} is {changes[port.value.id]}"
+            for port in self.graph.inputs
+            if isinstance(port.value, (Tensor, SymInt))
+        )
+        return (
+            f"{given}, which is not expected: the program was loaded with only_expected=True. Add these "
+            "shapes to expect=, or load it without only_expected"
+        )
 
     def _check_indices(self, arrays: Sequence[Any]) -> None:
         """Check that indices are in range, at the live size of the tensor that they index."""

@@ -19,6 +19,7 @@ import numpy as np
 from pteron._util.progress import Progress
 from pteron.api.method import Method
 from pteron.api.profiling.profile import profile
+from pteron.compiler.ir.live import Live
 from pteron.compiler.ir.values import SymInt, Tensor, numel
 from pteron.compiler.plan.routes import Choice, LiveShapes, route_key
 from pteron.compiler.plan.sweep import LiveGraph
@@ -118,6 +119,15 @@ def some_sizes(method: Method) -> list[int]:
     return sorted({1, round(most**0.5), most})
 
 
+def expected_inputs(method: Method) -> list[list[Any]]:
+    """Inputs of zeros: at the shapes that were expected at load, else at three sizes."""
+    tensors = [info for info in method.inputs if info.is_tensor]
+    calls = method.expected or [
+        {info.name: info.shape_at(size) for info in tensors} for size in some_sizes(method)
+    ]
+    return [_zeros(method, call) for call in calls]
+
+
 def timed_adapter(device: Device) -> Adapter:
     """The adapter of a device that can time kernels."""
     if device.timer is None or device.adapter is None:
@@ -154,19 +164,20 @@ def _time_routes(load: Callable[[Choice], Method], device: Device, keys: Iterabl
     trial = Trial()
     with closing(load(trial)) as method:
         try:
-            calls = [_zeros(method, live) for live in some_sizes(method)]
-            best |= best_of(measure(method, trial, calls, CALLS_AT_LOAD))
+            best |= best_of(measure(method, trial, expected_inputs(method), CALLS_AT_LOAD))
         except PteronError as error:  # the program refuses zeros as inputs: keep the default order
             _log.info("kernels were not timed: %s", error)
     return best
 
 
-def _zeros(method: Method, live: int) -> list[Any]:
-    """Inputs of zeros, with every dynamic dimension at size `live`."""
+def _zeros(method: Method, call: Mapping[str, Live]) -> list[Any]:
+    """Inputs of zeros, in the shapes of a call. Integers that it does not name are 0."""
     inputs: list[Any] = []
     for port, info in zip(method.graph.inputs, method.inputs, strict=True):
         if isinstance(port.value, Tensor):
-            inputs.append(np.zeros(info.shape_at(live), info.array_dtype))
+            shape = call[info.name]
+            assert isinstance(shape, tuple)
+            inputs.append(np.zeros(shape, info.array_dtype))
         else:
-            inputs.append(0 if isinstance(port.value, SymInt) else port.value)
+            inputs.append(call.get(info.name, 0) if isinstance(port.value, SymInt) else port.value)
     return inputs

@@ -12,3 +12,7 @@ class RefusedByNode(InputError):
     def __init__(self, node: Node, reason: str) -> None:
         super().__init__(f"{node.label}: {reason}")
         self.node = node
+
+
+class NotPlanned(RefusedByNode):
+    """A call needs a new plan, but only calls that were planned at load are allowed."""

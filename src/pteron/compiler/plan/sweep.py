@@ -31,7 +31,7 @@ from pteron.compiler.ir.values import Arg, Graph, Node, Shape, SymInt, Tensor, V
 from pteron.compiler.plan.deferred_routes import DeferredRoutes
 from pteron.compiler.plan.dependencies import consumers, kernel_integers, planning_values, watchers
 from pteron.compiler.plan.memory import Layout
-from pteron.compiler.plan.refused_by_node import RefusedByNode
+from pteron.compiler.plan.refused_by_node import NotPlanned, RefusedByNode
 from pteron.compiler.plan.routes import (
     Choice,
     LiveShapes,
@@ -133,6 +133,8 @@ class LiveGraph:
         self.at: Mapping[ValueId, Live] | None = None  # what the last sweep was for; None: sweep again
         self.contested: set[str] = set()  # the keys of nodes that have several routes on this device
         self.visits = 0  # rules evaluated since load, for tests and measurements
+        self.plans_are_complete = False  # refuse what needs a new plan
+        self._remembered = REMEMBERED_PLANS_PER_NODE
         self._memo: list[dict[tuple[Live, ...], NodePlan]] = [{} for _ in graph.nodes]
         self._keys = [planning_values(node) for node in graph.nodes]
         self._signatures = signatures(graph, layout)
@@ -153,7 +155,8 @@ class LiveGraph:
         """Plan every node at its largest shape. SymInts whose value depends on the call stay unknown."""
         refused: list[Problem] = []
         for node in self.graph.nodes:
-            unknown = any(self.current[i] is None for i in self._keys[node.index])
+            key = tuple([self.current[i] for i in self._keys[node.index]])
+            unknown = None in key
             plan: NodePlan | None = None
             routes: list[Route] = []
             try:
@@ -168,6 +171,7 @@ class LiveGraph:
             if plan is None:
                 continue
             self.plans[node.index] = plan
+            self._memo[node.index][key] = plan
             for value, result in plan.results:
                 self.current[value] = result
         if refused:
@@ -308,6 +312,8 @@ class LiveGraph:
         plan = self._memo[index].get(key)
         try:
             if plan is None:
+                if self.plans_are_complete:
+                    raise NotPlanned(node, "it has no plan for these shapes")
                 plan = _skipped(node) if self._is_skipped(node) else self._plan(node, key)
                 self._remember(index, key, plan)
         except OpError as error:
@@ -358,9 +364,18 @@ class LiveGraph:
 
     def _remember(self, index: int, key: tuple[Live, ...], plan: NodePlan) -> None:
         memo = self._memo[index]
-        if len(memo) >= REMEMBERED_PLANS_PER_NODE:
+        if len(memo) >= self._remembered:
             memo.clear()
         memo[key] = plan
+
+    def plan_ahead(self, changes: Mapping[ValueId, Live]) -> None:
+        """Plan a call before it is made, and keep its plans. Raises InputError if a rule refuses it."""
+        self._remembered += 1
+        live = self.current
+        for plan, memo, values in zip(self.plans, self._memo, self._keys, strict=True):
+            if plan is not None:  # the sweep does not visit nodes whose shapes stay
+                memo.setdefault(tuple([live[i] for i in values]), plan)
+        self.preview(changes)
 
     def forget(self) -> None:
         """Plan every node again at the next call, for example because `choice` changed."""
