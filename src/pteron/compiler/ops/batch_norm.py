@@ -8,10 +8,12 @@ from dataclasses import replace
 
 from pteron.compiler.ir.rule import Dispatch, LiveTensor, Route, check, describe, numel, op, quads, threads
 from pteron.compiler.ops.norm import batch_norm, check_affine
-from pteron.compiler.ops.reduce import MEAN_OF_MOMENTS, VARIANCE, combined, reduce
+from pteron.compiler.ops.reduce import MEAN_OF_MOMENTS, NOT_FINITE, VARIANCE, combined, reduce
 
 # The parameter `correction` contains eps.
-RECIPROCAL_DEVIATION = replace(VARIANCE, finish="inverseSqrt(s.squares / f32(p.count) + p.correction)")
+RECIPROCAL_DEVIATION = replace(
+    VARIANCE, finish=f"nan_where(inverseSqrt(s.squares / f32(p.count) + p.correction), {NOT_FINITE})"
+)
 
 
 @op("aten._native_batch_norm_legit.no_stats")

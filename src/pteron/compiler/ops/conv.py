@@ -82,14 +82,7 @@ def conv_with_clamp(
     output_max: float | None,
     out: LiveTensor,
 ) -> list[Route]:
-    filters = Filters(
-        weight,
-        kernel=weight.shape[2:],
-        ins=weight.shape[0] if transposed else weight.shape[1] * groups,
-        outs=weight.shape[1] * groups if transposed else weight.shape[0],
-        groups=groups,
-        transposed=transposed,
-    )
+    filters = Filters.of(weight, groups, transposed)
     window = Window.of(filters.kernel, stride, padding, dilation)
     return Convolution(x, filters, bias, out, window, output_padding, output_min, output_max).routes()
 
@@ -128,6 +121,13 @@ class Filters:
     transposed: bool = False
     packed: bool = False
 
+    @classmethod
+    def of(cls, weight: LiveTensor, groups: int, transposed: bool) -> Filters:
+        """The weights as torch stores them: the channels first, then the window."""
+        first, second, *kernel = weight.shape
+        ins, outs = (first, second * groups) if transposed else (second * groups, first)
+        return cls(weight, tuple(kernel), ins, outs, groups, transposed)
+
     @property
     def shape(self) -> str:
         return describe(self.weight.shape)
@@ -152,8 +152,9 @@ class Convolution:
     out: LiveTensor
     window: Window
     output_padding: Shape
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
+    places: Shape | None = None  # the positions to compute. Default: those that follow from x and the window
 
     def routes(self) -> list[Route]:
         x, filters, out = self.x, self.filters, self.out
@@ -184,6 +185,8 @@ class Convolution:
         return self._all_routes(numel(batch), size, places)
 
     def _places(self, size: Shape) -> Shape:
+        if self.places is not None:
+            return self.places
         if not self.filters.transposed:
             return self.window.output(size)
         extra = per_dimension(self.output_padding, len(size)) if self.output_padding else (0,) * len(size)

@@ -19,7 +19,7 @@ from pteron.compiler.ir.rule import (
     quads,
     threads,
 )
-from pteron.compiler.ops.conv import convolution
+from pteron.compiler.ops.conv import Convolution, Filters
 from pteron.compiler.ops.pool import pooling_window
 from pteron.compiler.ops.reduce import reduce, total
 from pteron.compiler.ops.window import Window, as_3d
@@ -59,16 +59,9 @@ def convolution_backward(
         out.resize(like if wanted else tuple(0 for _ in out.max_shape))
     if output_mask[0]:
         # The gradient of a convolution is a transposed convolution, and the other way round.
-        rest = (0,) * spatial
-        if not transposed:
-            least = window.transposed_output(grad.shape[2:], rest)
-            rest = tuple(n - m for n, m in zip(x.shape[2:], least, strict=True))
-        dispatches += _general_route(
-            convolution(
-                grad, weight, None, window.stride, window.padding, window.dilation, not transposed, rest,
-                groups, outs[0],
-            )
-        )  # fmt: skip
+        filters = Filters.of(weight, groups, not transposed)
+        back = Convolution(grad, filters, None, outs[0], window, (), places=x.shape[2:])
+        dispatches += _general_route(back.routes())
     if output_mask[1]:
         # In a transposed convolution, x has the window positions, and grad is the image under the windows.
         places, image = (x, grad) if transposed else (grad, x)

@@ -27,13 +27,15 @@ from pteron.compiler.ir.rule import (
     quads,
     threads,
 )
-from pteron.compiler.ops.reduce import VARIANCE
+from pteron.compiler.ops.reduce import NOT_FINITE, VARIANCE
 from pteron.compiler.ops.rows import Rows
 
 PART_LENGTH = 512  # elements per invocation
 MAX_WORKGROUP_ROW = 16384  # the longest row that one workgroup computes
 OF_NOTHING = (0.0, math.nan)  # the mean and the reciprocal standard deviation of a row without elements
-MEAN_AND_RSTD = replace(VARIANCE, finish="s.mean, inverseSqrt(s.squares / f32(p.width) + p.eps)")
+MEAN_AND_RSTD = replace(
+    VARIANCE, finish=f"s.mean, nan_where(inverseSqrt(s.squares / f32(p.width) + p.eps), {NOT_FINITE})"
+)
 
 
 def _layer_norm_rows(call: RowArguments) -> int:

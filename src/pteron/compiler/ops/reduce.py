@@ -308,9 +308,8 @@ _MERGED = (
     "state_t(a.n + b.n, a.mean + (b.mean - a.mean) * (b.n / (a.n + b.n)), "
     "a.squares + b.squares + (b.mean - a.mean) * (b.mean - a.mean) * (a.n * b.n / (a.n + b.n)))"
 )
-_VARIANCE_OF_STATE = (
-    "nan_where(s.squares / max(f32(p.count) - p.correction, 0.0), is_inf(s.mean) || is_nan(s.mean))"
-)
+NOT_FINITE = "is_inf(s.mean) || is_nan(s.mean)"  # then no distance from the mean is a number
+_VARIANCE_OF_STATE = f"nan_where(s.squares / max(f32(p.count) - p.correction, 0.0), {NOT_FINITE})"
 _ONE, _NONE = "state_t(1.0, f32(x), 0.0)", "state_t(0.0, 0.0, 0.0)"
 VARIANCE = Reduction(_ONE, _MERGED, _VARIANCE_OF_STATE, _NONE, _MOMENTS)
 DEVIATION = Reduction(_ONE, _MERGED, f"sqrt({_VARIANCE_OF_STATE})", _NONE, _MOMENTS)

@@ -54,21 +54,25 @@ fn span(at: u32, scale: f32, size: u32) -> Span {
     return Span(first, end, center, 1.0 / stretch);
 }
 fn weight(s: Span, at: i32) -> f32 { return filtered((f32(at) - s.center + 0.5) * s.squeeze); }
+fn total(s: Span) -> f32 {
+    var sum = 0.0;
+    for (var at = s.first; at < s.end; at++) { sum += weight(s, at); }
+    return sum;
+}
 fn sample(plane: u32, down: u32, across: u32) -> f32 {
     let rows = span(down, p.scale_y, p.in_height);
     let columns = span(across, p.scale_x, p.in_width);
+    // Weights of the sum 1: the largest numbers do not overflow.
+    let inverse = 1.0 / (total(rows) * total(columns));
     var sum = 0.0;
-    var weights = 0.0;
     for (var y = rows.first; y < rows.end; y++) {
-        let vertical = weight(rows, y);
+        let vertical = weight(rows, y) * inverse;
         let row = plane + u32(y) * p.in_width;
         for (var x = columns.first; x < columns.end; x++) {
-            let w = vertical * weight(columns, x);
-            sum += w * f32(x_at(row + u32(x)));
-            weights += w;
+            sum += vertical * weight(columns, x) * f32(x_at(row + u32(x)));
         }
     }
-    return sum / weights;
+    return sum;
 }
 """
 BILINEAR_AA = f"""
