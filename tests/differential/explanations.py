@@ -53,6 +53,7 @@ KNOWN = (
         "float16",
     ),
     # -- mistakes of a reference --------------------------------------------------------------------------
+    Known("indices outside of the input", "accepts", "max_pool2d_with_indices_backward", "ends the process"),
     Known("a buffer that the Vulkan partitioner makes a constant", "exported", "index_put_|copy_", "^Vulkan"),
 )
 

@@ -117,7 +117,8 @@ def exported(number: int) -> Exported | str:
     with suppress(Exception):  # it also refuses what Pteron cannot run
         files["pteron.export"] = pteron.export(graph).buffer
     with torch.no_grad():
-        eager = [list(module(*copy.deepcopy(given))) for given in inputs]
+        # A result may be a buffer, which the next call writes.
+        eager = [copy.deepcopy(list(module(*copy.deepcopy(given)))) for given in inputs]
     kernels = " ".join([*(step.kernel for step in record.steps), *([module.ending] if module.ending else [])])
     return Exported(kernels, files, inputs, eager)
 

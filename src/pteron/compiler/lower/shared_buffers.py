@@ -37,7 +37,10 @@ def _divided(graph: Graph, graphs: Mapping[str, Graph]) -> Iterator[Problem]:
         value.id: value
         for node in graph.nodes
         for value in node.reads
-        if isinstance(value, Tensor) and isinstance(value.constant, Constant) and value.id not in written
+        if isinstance(value, Tensor)
+        and isinstance(value.constant, Constant)
+        and value.id not in written
+        and value.max_nbytes
     }
     others = {name: other.states for name, other in graphs.items() if other is not graph}
     found = [(tensor, _first(others, partial(_alike, tensor))) for tensor in own]

@@ -60,8 +60,8 @@ def comparison(name: str, expression: str) -> None:
 
     @elementwise(f"aten.{name}.Scalar")
     def with_number(x: LiveTensor, other: Scalar, out: LiveTensor) -> Elementwise:
-        # An integer tensor against 2.5 must be compared as floats.
-        whole = (isinstance(other, int) or other.is_integer()) and all_integer(x)
+        # An integer tensor against a float is compared as floats, so 1e30 is larger than all.
+        whole = isinstance(other, int) and all_integer(x)
         number = as_element(other, x.dtype) if whole else other
         return Elementwise(AS_BOOL.format(expression.format(a="x", b="s0")), (number,), whole)
 

@@ -19,7 +19,7 @@ from pteron.compiler.ir.rule import (
     threads,
 )
 from pteron.compiler.ops.copies import strided
-from pteron.compiler.ops.elementwise import F32_MAX, words_of
+from pteron.compiler.ops.elementwise import as_f32, words_of
 from pteron.compiler.ops.reduce import INT64, scalar
 from pteron.compiler.ops.shapes import MAX_RANK
 from pteron.compiler.ops.window import Window, as_3d
@@ -206,7 +206,7 @@ def padded(x: LiveTensor, pad: Shape, out: LiveTensor, code: str, value: Scalar 
     params: dict[str, Number] = {
         "quads": quads(out.numel),
         "rank": len(sizes),
-        "value": value if abs(value) <= F32_MAX else math.copysign(math.inf, value),
+        "value": as_f32(value),
         "low": low,
         "high": high,
         "sizes": tuple(n + sum(pair) for n, pair in zip(sizes, befores, strict=True)),

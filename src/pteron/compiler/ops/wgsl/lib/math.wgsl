@@ -443,7 +443,11 @@ fn bfloat16_pairs(bits: vec4<u32>) -> vec2<u32> {
 fn as_bool(v: vec4<i32>) -> vec4<i32> { return select(vec4<i32>(0), vec4<i32>(1), v != vec4<i32>(0)); }
 fn as_int8(v: vec4<i32>) -> vec4<i32> { return (v << vec4<u32>(24u)) >> vec4<u32>(24u); }
 fn as_uint8(v: vec4<i32>) -> vec4<i32> { return v & vec4<i32>(255); }
-fn as_float16(v: vec4<f32>) -> vec4<f32> { return quantizeToF16(v); }
+// `quantizeToF16` may take a denormal float16 for 0. A stored one stays: it is a multiple of 2^-24.
+fn as_float16(v: vec4<f32>) -> vec4<f32> {
+    let small = round(v * 16777216.0) * 5.9604644775390625e-8;
+    return select(quantizeToF16(v), small, abs(v) < vec4<f32>(6.103515625e-5));
+}
 fn as_bfloat16(v: vec4<f32>) -> vec4<f32> {
     let pairs = bfloat16_pairs(bitcast<vec4<u32>>(v)).xxyy;
     return bitcast<vec4<f32>>((pairs << vec4<u32>(16u, 0u, 16u, 0u)) & vec4<u32>(0xffff0000u));
