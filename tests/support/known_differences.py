@@ -140,6 +140,7 @@ DIFFERENCES: dict[str, Rule | None] = {
     "64-bit floats": None,
     "The order of sums": None,
     "Indices": None,
+    "Assertions on values": None,
     "Random numbers": None,
 }
 
