@@ -17,11 +17,12 @@ import pteron
 import pteron.llm
 from pteron.api.segmented_method import SegmentedMethod
 from pteron.compiler.segments.graph import Batching
+from pteron.engine import slots
 from pteron.engine.call import POISON
 from pteron.engine.devices.opening import Device
 from pteron.engine.slots import Slot
 from pteron.engine.state import State, everything
-from pteron.errors import InputError, PteronError, UnsupportedError
+from pteron.errors import InputError, OutOfMemory, PteronError, UnsupportedError
 from pteron.llm.decoder import Decoder, Segment
 from tests.llm import gguf_families
 from tests.llm.tiny_models import LLAMA, write_gguf
@@ -210,6 +211,42 @@ def test_slots_are_given_back_and_begin_empty(several: Decoder, states: list[Sta
     assert states[0].read() == untouched
     del states[1]  # a state that nobody has is free, too
     states.append(several.new_state())
+
+
+def test_memory_is_taken_when_conversations_come(llama: Path, device: Device) -> None:
+    with pteron.load(llama, device=device, segments=MOST) as program:
+        decoder = Decoder(program)
+        size, before = decoder.kv_nbytes, device.allocated_nbytes
+        states = [decoder.new_state()]
+        assert device.allocated_nbytes == before
+        decoder.logits([5, 6, 7], 0, states[0])
+        expected = decoder.logits([8], 3, states[0])
+        for count, taken in ((2, 2), (3, 4), (4, 4)):
+            states.append(decoder.new_state())
+            assert device.allocated_nbytes - before == (taken - 1) * size
+            decoder.logits([9] * count, 0, states[-1])
+            np.testing.assert_array_equal(decoder.logits([8], 3, states[0]), expected)
+
+
+def test_a_device_with_too_little_memory_has_fewer_conversations(
+    llama: Path, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_much(*_: Any) -> Any:
+        raise OutOfMemory("no more")
+
+    with pteron.load(llama, device=device, segments=MOST) as program:
+        decoder = Decoder(program)
+        states = [decoder.new_state() for _ in range(2)]
+        expected = decoder.logits([5, 6], 0, states[0])
+        monkeypatch.setattr(slots, "State", too_much)
+        with pytest.raises(OutOfMemory):
+            decoder.new_state()
+        assert decoder.free_states == 0
+        with pytest.raises(PteronError, match="all 2 slots"):
+            decoder.new_state()
+        np.testing.assert_array_equal(decoder.logits([5, 6], 0, states[0]), expected)
+        states[1].close()
+        assert isinstance(decoder.new_state(), Slot)
 
 
 def test_a_refused_call_changes_nothing(several: Decoder, states: list[State]) -> None:

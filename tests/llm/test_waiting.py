@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import pteron.llm
+from pteron.engine import slots
 from pteron.engine.devices.opening import Device
-from pteron.errors import PteronError
+from pteron.errors import OutOfMemory, PteronError
 from pteron.llm import LanguageModel
 from tests.llm.tiny_models import Tiny, write_gguf
 
@@ -77,6 +78,23 @@ def test_answers_in_more_threads_wait_for_each_other(two: LanguageModel, alone: 
     with ThreadPoolExecutor(len(PROMPTS)) as threads:
         answers = list(threads.map(lambda prompt: two.generate(prompt, **ANSWER).tokens, PROMPTS))
     assert answers == alone
+
+
+def test_answers_wait_if_the_device_has_less_memory_than_expected(
+    model: LanguageModel, alone: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_much(*_: Any) -> Any:
+        raise OutOfMemory("no more")
+
+    assert model.origin is not None
+    with model.origin(device=model.program.device) as fresh, ThreadPoolExecutor(3) as threads:
+        monkeypatch.setattr(slots, "State", too_much)
+        first = fresh.stream(PROMPTS[0], **ANSWER)
+        next(first)
+        others = [threads.submit(fresh.generate, prompt, **ANSWER) for prompt in PROMPTS[1:3]]
+        assert [piece.token for piece in first] == alone[0][1:]
+        assert [other.result().tokens for other in others] == alone[1:3]
+        assert len(fresh.sessions) == 1
 
 
 def test_an_answer_that_would_wait_for_its_own_thread_is_refused(

@@ -275,7 +275,9 @@ class SegmentedMethod(Method):
         with self.device.lock:
             self._check_open()
             assert self._slots is not None
-            return self._slots.take()
+            slot = self._slots.take()
+            self._executor.use(self._slots.shared)  # so that the next call makes no bind groups
+            return slot
 
     def _state(self) -> State:
         if self._default_slot is None:

@@ -251,9 +251,8 @@ def _batching(info: MethodInfo) -> Iterator[RenderableType]:
     if info.memory is None or not info.memory.state:
         return
     yield Text()
-    yield heading(
-        "Several conversations in one call", "yes, with llm.load(parallel=N)" if info.batchable else "no"
-    )
+    each = f"yes, with llm.load(parallel=N): {nbytes(info.memory.state if info.memory else 0)} for each"
+    yield heading("Several conversations in one call", each if info.batchable else "no")
     if info.mixing:
         yield Text(f"  {info.mixing}")
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pteron.compiler.ir.values import Tensor
 from pteron.compiler.plan.memory import aligned
 from pteron.engine.buffers import Buffers
-from pteron.engine.devices.device import Copy
+from pteron.engine.devices.device import Buffer, Copy
 from pteron.engine.state import Part, State
-from pteron.errors import PteronError
+from pteron.errors import OutOfMemory, PteronError
 
 
 class Slot(State):
@@ -23,9 +23,13 @@ class Slot(State):
         self.tensors = owner.tensors
         self.number = number
         self.closed = False
-        self.buffers = owner.shared.buffers
         self.nbytes = sum(tensor.max_nbytes for tensor in self.tensors)
         self._owner = owner
+
+    @property
+    def buffers(self) -> list[Buffer]:  # type: ignore[override]
+        """They change when another conversation comes."""
+        return self._owner.shared.buffers
 
     def offset(self, tensor: Tensor) -> int:
         return self.number * tensor.max_nbytes
@@ -51,10 +55,10 @@ class Slot(State):
 
 
 class Slots:
-    """All slots of a method, and which of them are free."""
+    """All slots of a method, and which of them are free. Their memory is taken when they are needed."""
 
     def __init__(self, shared: State, count: int) -> None:
-        self.shared = shared  # the state with the buffers of all slots
+        self.shared = shared  # the state with the buffers of the slots that have memory
         self.count = count
         self.tensors = [replace(t, max_shape=(1, *t.max_shape[1:])) for t in shared.tensors]
         # Who has each slot. A slot whose owner is closed or gone is free: nobody has to give it back.
@@ -71,7 +75,7 @@ class Slots:
 
     @property
     def _free(self) -> list[int]:
-        owners = enumerate(owner() for owner in self._owners)
+        owners = enumerate(owner() for owner in self._owners[: self.count])
         return [number for number, owner in owners if owner is None or owner.closed]
 
     def take(self) -> Slot:
@@ -81,12 +85,27 @@ class Slots:
                 f"all {self.count} slots for conversations are in use: close a session or a state, or load "
                 f"the program with more segments"
             )
+        if free[0] >= self.shared.slots:
+            self._grow()
         slot = Slot(self, free[0])
         self._owners[slot.number] = weakref.ref(slot)
         if slot.number in self._used:
             slot.reset()
         self._used.add(slot.number)
         return slot
+
+    def _grow(self) -> None:
+        """Double the memory, up to the limit. If the device has not enough, there are no more slots."""
+        small = self.shared
+        try:
+            large = State(small.memory, min(2 * small.slots, self.count))
+        except OutOfMemory:
+            self.count = small.slots
+            raise
+        copies = [(old, 0, new, 0, old.size) for old, new in zip(small.buffers, large.buffers, strict=True)]
+        small.device.submit(copies, (), ())
+        self.shared = large  # all slots see it at once
+        small.close()
 
     def close(self) -> None:
         self.shared.close()

@@ -51,14 +51,16 @@ class State:
     states.
     """
 
-    def __init__(self, memory: StateMemory) -> None:
+    def __init__(self, memory: StateMemory, slots: int = 1) -> None:
+        """slots: of how many conversations. More than one only for a method that runs several."""
         self.memory = memory
+        self.slots = slots
         self.device = memory.device
         self.tensors = memory.tensors  # of one conversation
         self.closed = False
         with Buffers(memory.device) as owned:
             self.buffers: list[Buffer] = [
-                owned.storage(aligned(tensor.max_nbytes), f"state {tensor.name}") for tensor in memory.tensors
+                owned.storage(self._nbytes(tensor), f"state {tensor.name}") for tensor in memory.tensors
             ]
             self._owned = owned
             self.nbytes = owned.nbytes
@@ -69,7 +71,7 @@ class State:
         return 0
 
     def _nbytes(self, tensor: Tensor) -> int:
-        return aligned(tensor.max_nbytes)
+        return aligned(tensor.max_nbytes // self.memory.slots * self.slots)
 
     def _parts(self, tensor: Tensor, part: Part) -> list[tuple[int, int]]:
         """A part of a tensor, as bytes of its buffer."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pteron.compiler.ir.values import Graph, Tensor, ValueId
 from pteron.compiler.plan.memory import aligned
+from pteron.compiler.segments.graph import SegmentedGraph
 from pteron.engine.devices.device import Buffer, Device
 from pteron.engine.state import State
 from pteron.engine.weight_store import WeightStore, is_zero
@@ -17,6 +18,8 @@ class StateMemory:
     def __init__(self, graphs: Sequence[Graph], device: Device, weights: WeightStore) -> None:
         self.graphs = graphs
         self.device = device
+        # The conversations that the tensors have room for. A state begins with room for one.
+        self.slots = max((g.slot_count for g in graphs if isinstance(g, SegmentedGraph)), default=1)
         self.tensors: list[Tensor] = []  # one for each buffer of a state
         self._numbers: dict[object, int] = {}
         for graph in graphs:

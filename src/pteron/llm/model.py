@@ -66,8 +66,8 @@ def load(
         data_path: The `.ptd` file or files with the weights of a `.pte` file.
         device: An adapter's index or part of its name, or an open device. Default: the best adapter.
         kv_dtype: The type of the stored keys and values, `"f16"` or `"f32"`. `"f32"` needs twice the memory.
-        parallel: The largest number of conversations that one call of the program can continue. Memory for
-            the KV caches of all of them is taken at load. A program that mixes the tokens of a call runs one
+        parallel: The largest number of conversations that one call of the program can continue. The memory of
+            their KV caches is taken when they come. A program that mixes the tokens of a call runs one
             conversation at a time.
         kv_memory: The most bytes for these KV caches. If they are not enough, there are fewer.
         wait: Whether to wait until all kernels are compiled. With False, the first answers begin earlier and

@@ -84,12 +84,12 @@ class SessionPool:
     def new_state(self, decoder: Decoder, cancelled: threading.Event | None = None) -> State:
         """KV caches for a session."""
         with self._changed:
-            self._wait_for_room(decoder, cancelled)
             while True:
+                self._wait_for_room(decoder, cancelled)
                 try:
                     return decoder.new_state()
-                except PteronError:
-                    if not self._free_one():
+                except PteronError:  # perhaps there is less memory than expected
+                    if not self._free_one() and decoder.free_states != 0:
                         raise
 
     def has_room(self, decoder: Decoder) -> bool:
