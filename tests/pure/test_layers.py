@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,8 @@ def test_the_call_path_imports_neither_numpy_nor_wgpu(path: Path) -> None:
 def test_the_operator_that_the_document_shows_is_real() -> None:
     shown = re.search(r"```python\n(@op.*?)```", PAGE, re.DOTALL)
     assert shown and shown[1] in (ROOT / "compiler" / "ops" / "rolls.py").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "compiler").iterdir() if p.stem[0] != "_"))
+def test_a_package_of_the_compiler_may_be_imported_first(name: str) -> None:
+    subprocess.run([sys.executable, "-c", f"import pteron.compiler.{name}"], check=True)

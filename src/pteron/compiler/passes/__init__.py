@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from pteron.compiler import ops  # noqa: F401  first: extensions of operators import passes
 from pteron.compiler.ir.dispatch import GPU
 from pteron.compiler.ir.extensions import DEVICE_PASSES
 from pteron.compiler.ir.values import Graph
