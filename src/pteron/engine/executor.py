@@ -19,7 +19,8 @@ from pteron.compiler.ir.values import Graph, Tensor
 from pteron.compiler.ops import kernel as kernels
 from pteron.compiler.plan.deferred_routes import RouteKey, needed_first
 from pteron.compiler.plan.memory import aligned, plan_memory
-from pteron.compiler.plan.sweep import LiveGraph, NodePlan
+from pteron.compiler.plan.node_plan import NodePlan
+from pteron.compiler.plan.sweep import LiveGraph
 from pteron.engine.background_compiler import BackgroundCompiler
 from pteron.engine.buffers import Buffers
 from pteron.engine.devices.device import BindGroup, Buffer, Command, Copy, Device, Pipeline, Submission

@@ -10,11 +10,11 @@ once. If a rule refuses, all changes are undone: a sweep happens completely or n
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from math import inf
-from typing import Any, cast
+from typing import Any
 
 from pteron.compiler.ir.checks import OpError, unchecked
 from pteron.compiler.ir.dispatch import (
@@ -31,6 +31,7 @@ from pteron.compiler.ir.values import Arg, Graph, Node, Shape, SymInt, Tensor, V
 from pteron.compiler.plan.deferred_routes import DeferredRoutes
 from pteron.compiler.plan.dependencies import consumers, kernel_integers, planning_values, watchers
 from pteron.compiler.plan.memory import Layout
+from pteron.compiler.plan.node_plan import NodePlan, skipped
 from pteron.compiler.plan.refused_by_node import NotPlanned, RefusedByNode
 from pteron.compiler.plan.routes import (
     Choice,
@@ -47,31 +48,6 @@ from pteron.errors import InputError, PteronError
 # A decode loop may re-plan a node at every position. Do not keep all of these plans.
 REMEMBERED_PLANS_PER_NODE = 64
 REMEMBERED_PLANS = 4096
-
-
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class NodePlan:
-    """One node at one set of live shapes: the shapes of its outputs, and its dispatches."""
-
-    results: tuple[tuple[ValueId, Live], ...]
-    route: str
-    dispatches: list[Dispatch]
-    guards: tuple[Guard, ...]
-    contents: tuple[ContentRule, ...] = ()
-    own: Mapping[ValueId, Value] = field(
-        default_factory=dict
-    )  # this node's value for each one in `dispatches`
-
-    def for_twin(self, mine: Mapping[ValueId, Value]) -> NodePlan:
-        """The plan of another node with the same signature. `mine` maps this node's values to that node's."""
-        return NodePlan(
-            tuple([(mine[value].id, live) for value, live in self.results]),
-            self.route,
-            self.dispatches,
-            tuple([replace(guard, value=mine[guard.value].id) for guard in self.guards]),
-            tuple([replace(rule, tensor=cast(Tensor, mine[rule.tensor.id])) for rule in self.contents]),
-            mine,
-        )
 
 
 def plan(
@@ -162,7 +138,7 @@ class LiveGraph:
             try:
                 if unknown or self._is_skipped(node):
                     routes = self._probe(node)
-                    plan = None if unknown else _skipped(node)
+                    plan = None if unknown else skipped(node)
                 else:
                     plan, routes = self._apply_rule(node)
             except OpError as error:
@@ -314,7 +290,7 @@ class LiveGraph:
             if plan is None:
                 if self.plans_are_complete:
                     raise NotPlanned(node, "it has no plan for these shapes")
-                plan = _skipped(node) if self._is_skipped(node) else self._plan(node, key)
+                plan = skipped(node) if self._is_skipped(node) else self._plan(node, key)
                 self._remember(index, key, plan)
         except OpError as error:
             raise RefusedByNode(node, str(error)) from None
@@ -493,12 +469,6 @@ class Evaluation:
     outputs: dict[ValueId, LiveTensor | LiveResult] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     rules: list[ContentRule] = field(default_factory=list)
-
-
-def _skipped(node: Node) -> NodePlan:
-    """The plan of a node in a branch that is not taken: it runs nothing, and nothing reads its outputs."""
-    results = tuple((v.id, v.max_shape if isinstance(v, Tensor) else 0) for v in node.writes)
-    return NodePlan(results, "skipped", [], ())
 
 
 def _as_routes(planned: Planned) -> list[Route]:

@@ -27,8 +27,9 @@ from pteron.compiler.lower.port_names import PortNames
 from pteron.compiler.pipeline import AS_STORED, PORTABLE, GraphOptions, LoweredFile, Target, lower
 from pteron.compiler.plan.dynamic import check_shape, find_sizes
 from pteron.compiler.plan.memory import aligned, lifetimes, plan_memory
+from pteron.compiler.plan.node_plan import NodePlan
 from pteron.compiler.plan.size_check import SizeCheck
-from pteron.compiler.plan.sweep import LiveGraph, NodePlan
+from pteron.compiler.plan.sweep import LiveGraph
 from pteron.compiler.segments.analysis import analyse
 from pteron.errors import FormatError, InputError, UnsupportedError
 from pteron.pte import schema, vulkan, xnnpack

@@ -11,8 +11,9 @@ from pteron.compiler.ir.live import LiveTensor
 from pteron.compiler.ir.values import Arg, Graph, Node, SymInt, Tensor
 from pteron.compiler.ir.work import cost
 from pteron.compiler.ops import kernel as kernels
+from pteron.compiler.plan.node_plan import NodePlan
 from pteron.compiler.plan.routes import runnable_routes
-from pteron.compiler.plan.sweep import LiveGraph, NodePlan
+from pteron.compiler.plan.sweep import LiveGraph
 from pteron.engine.executor import shader_text
 from pteron.tools.viewer.fused_nodes import FusedNodes
 
