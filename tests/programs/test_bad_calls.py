@@ -112,6 +112,9 @@ BAD_CALLS = [
     Bad("surplus input", "rms_norm", lambda x: (x, x), "method 'forward' takes 1 inputs"),
     Bad("no array", "rms_norm", lambda x: (None,), "input0: expected an array, got NoneType"),
     Bad(
+        "a mask", "rms_norm", lambda x: (np.ma.masked_array(x, x > 0),), "would lose its mask: pass x.filled"
+    ),
+    Bad(
         "id of the row after the last",
         "embedding_q4",
         lambda i: (np.array([3, 64]),),

@@ -49,6 +49,8 @@ def _as_torch(array: np.ndarray[Any, Any], host_type: str) -> Any:
 
 def read(value: Any, name: str) -> np.ndarray[Any, Any]:
     """A numpy view of anything with DLPack, the array interface or the buffer protocol."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputError(f"{name}: a masked array would lose its mask: pass x.filled(number)")
     if isinstance(value, np.ndarray):
         return value
     if is_javascript_buffer(value):
