@@ -74,7 +74,9 @@ def _is_large(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or value.dtype is not torch.int64 or not value.numel():
         return False
     if isinstance(value, FakeTensor):
-        return False
+        if value.constant is None:
+            return True  # unknown: outside of the delegate, 64 bits are kept
+        value = value.constant
     with unset_fake_temporarily():  # else the elements of a real tensor are unknown here
         low, high = map(int, value.aminmax())
     return not LOW <= low <= high <= HIGH
