@@ -9,19 +9,25 @@ from pteron.compiler.plan.sweep import LiveGraph
 from pteron.tools.viewer.fused_nodes import FusedNodes
 from pteron.tools.viewer.node_groups import group_nodes
 
-# What the operators of a module do. The page gives each family a colour.
+# What operators do, by the start of their name, or else by their module. The page gives each family a colour.
+BEGINNINGS = {"linear": "product", "convolution": "convolution", "embedding": "lookup"}
 FAMILIES = {
     "product": (
-        "matmul", "products", "linear_affine", "linear_int8", "linear_q4", "quantized_weights", "q8ta",
-        "merged_linears", "linear_weights", "dequantized_weights", "experts", "distances",
+        "matmul", "linear_affine", "linear_int8", "linear_q4", "joined_linears", "fused_affine", "fused_qkv",
+        "quantized_weights", "q8ta", "experts", "distances",
     ),
-    "attention": ("attention", "rope", "rotary_cache", "attention_pattern", "segmented"),
-    "convolution": ("conv", "depthwise", "packed_convolutions", "pool", "unfold", "window"),
+    "attention": (
+        "attention", "whole_attention", "quantized_attention", "rotary_attention", "rope", "segmented",
+        "delta_rule",
+    ),
+    "convolution": ("conv", "pool"),
     "normalisation": ("norm", "batch_norm", "rows", "add_rms_norm"),
-    "elementwise": ("arithmetic", "elementwise", "chains", "quantized", "affine", "random", "create"),
+    "elementwise": (
+        "arithmetic", "elementwise", "chain", "complex", "quantized", "affine", "random", "create",
+    ),
     "reduction": ("reduce", "counting", "sort", "closeness"),
-    "lookup": ("index", "writes", "image", "resampling"),
-    "shape": ("views", "symint", "shapes", "strides", "rolls"),
+    "lookup": ("index", "writes", "image", "resampling", "table_parts"),
+    "shape": ("views", "symint", "strides", "rolls"),
 }  # fmt: skip
 FAMILY_OF = {module: family for family, modules in FAMILIES.items() for module in modules}
 
@@ -53,8 +59,10 @@ def graph_form(graph: Graph, unfused: Graph, live: LiveGraph) -> dict[str, Any]:
 
 
 def family(node: Node) -> str:
-    if "embedding" in node.name:
-        return "lookup"
+    name = node.name.partition(".")[2]
+    for beginning, found in BEGINNINGS.items():
+        if name.startswith(beginning):
+            return found
     module = node.op.rule.__module__.rpartition(".")[2]
     return FAMILY_OF.get(module, "other")
 
