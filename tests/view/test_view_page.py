@@ -66,7 +66,7 @@ def test_sizes_kernels_and_memory(browser: Any, url: str) -> None:
 
         page.get_by_label("input0[1] = input1[1]", exact=True).fill("5")
         result.filter(has_text=f"5×64 float32 of {LONGEST}×64").wait_for()
-        assert "linear: " in page.locator("#changes li").first.inner_text()
+        assert "linear_with_epilogue: " in page.locator("#changes li").first.inner_text()
         assert page.locator(".routes .chosen").count() == 1
         assert page.locator("details.kernel summary").first.inner_text() != grid
         page.locator("details.kernel summary").first.click()
