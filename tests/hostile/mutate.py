@@ -113,7 +113,9 @@ class Decoded:
     def _encode(self, program: schema.Program, graphs: dict[int, DelegateGraph], rng: Random) -> bytes:
         segments = list(self.segments)
         for number, graph in graphs.items():
-            segments[number] = delegate_blob(graph, self.graphs[number][1])
+            stored, inline = self.graphs[number]
+            if graph is not stored:
+                segments[number] = delegate_blob(graph, inline)
         placed = place(segments, 16)
         if rng.random() < 0.97:  # else the segment table is the mutated one
             program = replace(program, segments=placed)

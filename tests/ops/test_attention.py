@@ -203,8 +203,16 @@ def test_custom_quantized_sdpa(device: Device, masked: bool, causal: bool, heads
     check_rule(device, name, make, reference, lives, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("masked", "causal"), [(True, False), (False, True), (False, False)])
-def test_custom_sdpa(device: Device, masked: bool, causal: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "masked", "causal"),
+    [
+        ("custom_sdpa", True, False),
+        ("custom_sdpa", False, True),
+        ("custom_sdpa", False, False),
+        ("et_vk.gemma4_sdpa", True, False),
+    ],
+)
+def test_custom_sdpa(device: Device, name: str, masked: bool, causal: bool) -> None:
     """With a mask, all keys count, at any position."""
     capacity, width = 9, 6
 
@@ -223,7 +231,7 @@ def test_custom_sdpa(device: Device, masked: bool, causal: bool) -> None:
         position = 1000 + n if masked else (9 - n) // 2
         return [values(2, n, 4, width), *cached, Sym(position), mask, 0.0, causal, None]
 
-    check_rule(device, "custom_sdpa.default", make, reference, (9, 1, 4, 0, 2, 9), rtol=1e-4, atol=1e-5)
+    check_rule(device, f"{name}.default", make, reference, (9, 1, 4, 0, 2, 9), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

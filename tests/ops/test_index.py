@@ -86,7 +86,8 @@ def test_index_of_narrow_types(device: Device) -> None:
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_scatter(device: Device, dtype: torch.dtype) -> None:
     make = lambda n: [values(8, 5, dtype=dtype), 0, distinct(8, n, 5), values(n, 6, dtype=dtype)]
-    check_rule(device, "aten.scatter.src", make, torch.scatter)
+    for name in ("aten.scatter.src", "et_vk.scatter_src_unique.default"):
+        check_rule(device, name, make, torch.scatter)
     make = lambda n: [values(8, n, dtype=dtype), 0, indices(8, 3, n), 1]
     check_rule(device, "aten.scatter.value", make, torch.scatter)
 

@@ -35,6 +35,11 @@ def test_rotation_of_halves(device: Device, width: int, turned: int) -> None:
         return turn(q), turn(k)
 
     check_rule(device, "et_vk.apply_rotary_emb_hf.default", make, rotate, (7, 1, 4, 7), atol=1e-5)
+    only_q = lambda n: [x for place, x in enumerate(make(n)) if place != 1]
+    rotate_q = lambda q, cos, sin, start: rotate(q, q, cos, sin, start)[0]
+    check_rule(
+        device, "et_vk.apply_rotary_emb_hf_single.default", only_q, rotate_q, (7, 1, 4, 7), atol=1e-5
+    )
 
 
 def test_rotation_of_neighbours(device: Device) -> None:

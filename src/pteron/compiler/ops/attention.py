@@ -304,6 +304,7 @@ def check_causality(mask: LiveTensor | None, is_causal: bool) -> None:
 
 @op(
     "custom_sdpa.default",
+    "et_vk.gemma4_sdpa.default",  # always with a mask
     uniforms=["start_pos"],
     work=_custom_sdpa_work,
     rows=Segmented(

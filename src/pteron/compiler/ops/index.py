@@ -261,7 +261,7 @@ class AdvancedIndex:
 # -- writing --------------------------------------------------------------------------------------
 
 
-@op("aten.scatter.src")
+@op("aten.scatter.src", "et_vk.scatter_src_unique.default")
 def scatter(
     x: LiveTensor, dim: int, index: LiveTensor, source: LiveTensor, out: LiveTensor
 ) -> list[Dispatch]:

@@ -238,6 +238,7 @@ RULES: dict[str, IntegerRule] = {
     "aten.gather.default": IntegerRule(("x",), indices=("index",)),
     "aten.index.Tensor": IntegerRule(("x",), indices=("indices",)),
     "aten.scatter.src": IntegerRule(("x", "source"), indices=("index",)),
+    "et_vk.scatter_src_unique.default": IntegerRule(("x", "source"), indices=("index",)),
     "aten.scatter.value": IntegerRule(("x",), indices=("index",), interval=_moved_or("value")),
     "aten.scatter_add.default": IntegerRule(("x", "source"), indices=("index",), interval=_scattered),
     "aten.scatter_reduce.two": IntegerRule(

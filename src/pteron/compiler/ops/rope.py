@@ -171,6 +171,14 @@ def apply_rotary_emb_hf(
     return [turn.of(xq, outs[0]), turn.of(xk, outs[1])]
 
 
+@op("et_vk.apply_rotary_emb_hf_single.default", uniforms=["start_pos"])
+def apply_rotary_emb_hf_single(
+    x: LiveTensor, cos: LiveTensor, sin: LiveTensor, start_pos: LiveInt, out: LiveTensor
+) -> Dispatch:
+    """Only queries: layers that read the KV cache of another layer have no keys."""
+    return rotation(x, x, cos, sin, start_pos).of(x, out)
+
+
 @op("et_vk.apply_rotary_emb_interleaved.default")
 def apply_rotary_emb_interleaved(x: LiveTensor, freqs: LiveTensor, out: LiveTensor) -> Dispatch:
     """x is [B, N, C]. freqs has N * C elements, in (cos, sin) pairs, and any rank."""

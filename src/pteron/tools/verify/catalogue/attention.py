@@ -124,6 +124,9 @@ case("et_vk.sdpa", lambda n: [*[X(1, 4, n, 8)] * 3, B(n, n, draw=some_keys), 0.5
      lambda q, k, v, mask, scale: attend(q, k, v, np.where(mask, 0, -np.inf), scale),
      sizes=SIZES)  # fmt: skip
 sample("et_vk.sdpa", lambda n: [*[X(1, 4, n, 8)] * 3, F(n, n), 0.5, X(1, 4, n, 8)])
+case("et_vk.gemma4_sdpa",
+     lambda n: [X(1, n, 4, 8), *caches(8), Position(START), F(n, CAPACITY), 0.0, False, 1.0],
+     cached, sizes=SIZES)  # fmt: skip
 case("pteron.attention",
      lambda n: [X(2, n, 4, 8), X(2, 4, n, 8), X(2, 4, n, 8), F(2, 1, n, n), 0.5, True, False, True],
      lambda q, k, v, mask, scale, *_: np.swapaxes(attend(np.swapaxes(q, 1, 2), k, v, mask, scale), 1, 2),
@@ -167,6 +170,8 @@ case("et_vk.apply_rotary_emb", lambda n: [*heads(n, 8)[:2], F(n, 4), F(n, 4)],
 case("et_vk.apply_rotary_emb_hf", lambda n: [*heads(n, 8)[:2], *tables(16, 8), Position(5)],
      lambda q, k, cos, sin, at: [
          rotated(x, cos[at : at + x.shape[1]], sin[at : at + x.shape[1]], True) for x in (q, k)])  # fmt: skip
+case("et_vk.apply_rotary_emb_hf_single", lambda n: [X(1, n, 4, 8), *tables(16, 8), Position(5)],
+     lambda x, cos, sin, at: rotated(x, cos[at : at + x.shape[1]], sin[at : at + x.shape[1]], True))  # fmt: skip
 sample("et_vk.apply_rotary_emb_hf", lambda n: [
     X(2, 4, n, 8), X(2, 2, n, 8), F(2, n, 6), F(2, n, 6), 0, [X(2, 4, n, 8), X(2, 2, n, 8)]])  # fmt: skip
 case("et_vk.apply_rotary_emb_interleaved", lambda n: [X(1, n, 8), F(n, 8)], interleaved)

@@ -47,7 +47,7 @@ case("index_put", lambda n: [X(9, 4), [I(n, draw=distinct)], X(n, 4), False],
      lambda x, at, source, _: put(x, at[0], source), SUMMED)  # fmt: skip
 case("scatter_add", lambda n: [X(9, 3), 0, At(9, n, 3), X(n, 3)],
      lambda x, _, at, source: added(x, (at, np.arange(3)), source), SUMMED)  # fmt: skip
-sample("scatter.src", lambda n: [X(9, 3), 0, I(n, 3), X(n, 3), X(9, 3)], NUMBERS)
+sample("scatter.src et_vk.scatter_src_unique", lambda n: [X(9, 3), 0, I(n, 3), X(n, 3), X(9, 3)], NUMBERS)
 sample("scatter.value", lambda n: [X(9, 3), 0, I(n, 3), 2, X(9, 3)], NUMBERS)
 for reduce in ("sum", "prod", "amax", "amin"):
     sample("scatter_reduce.two",
