@@ -34,7 +34,7 @@ TOKENS = np.random.default_rng(0).integers(3, VOCABULARY, 64)
 # A tolerance of its own for float16, which rounds differently in a chain of operators.
 TOLERANCE = {"float16": 2e-2}
 # Files whose tokens are computed together: a position may not decide where a row of a cache is.
-BATCHED = ("plain", "four_bits", "int8_cache", "channelwise")
+BATCHED = ("plain", "four_bits", "int8_cache", "channelwise", "float16")
 
 
 @pytest.mark.parametrize("name", xnnpack_llamas.VARIANTS)
@@ -81,7 +81,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 PROMPTS = [[5, 6, 7, 8, 9, 10], [40, 41, 42], [90, 3, 17, 60, 22]]
 
 
-@pytest.mark.parametrize("name", ["four_bits", "int8_cache"])
+@pytest.mark.parametrize("name", ["four_bits", "int8_cache", "float16"])
 def test_answers_are_the_same_alone_and_together(device: Device, tokenizer: Path, name: str) -> None:
     path = xnnpack_llamas.path(name)
     with pteron.llm.load(path, tokenizer=tokenizer, device=device, kv_dtype="f32") as llm:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import executorch.backends.vulkan.custom_ops_lib  # noqa: F401  torch's own meaning of the operators
 import pytest
@@ -35,11 +36,16 @@ def test_rotation_of_halves(device: Device, width: int, turned: int) -> None:
         return turn(q), turn(k)
 
     check_rule(device, "et_vk.apply_rotary_emb_hf.default", make, rotate, (7, 1, 4, 7), atol=1e-5)
-    only_q = lambda n: [x for place, x in enumerate(make(n)) if place != 1]
-    rotate_q = lambda q, cos, sin, start: rotate(q, q, cos, sin, start)[0]
-    check_rule(
-        device, "et_vk.apply_rotary_emb_hf_single.default", only_q, rotate_q, (7, 1, 4, 7), atol=1e-5
-    )
+
+    def make_one(n: int) -> list[object]:
+        q, _, *rest = make(n)
+        return [q, *rest]
+
+    def rotate_one(q: torch.Tensor, *rest: Any) -> torch.Tensor:
+        return rotate(q, q, *rest)[0]
+
+    name = "et_vk.apply_rotary_emb_hf_single.default"
+    check_rule(device, name, make_one, rotate_one, (7, 1, 4, 7), atol=1e-5)
 
 
 def test_rotation_of_neighbours(device: Device) -> None:

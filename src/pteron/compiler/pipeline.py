@@ -16,6 +16,7 @@ from pteron.compiler.ir.problems import CannotRun, Problem, unsupported
 from pteron.compiler.ir.values import Graph
 from pteron.compiler.lower.bounds import GivenShapes, InputBounds, with_bounds
 from pteron.compiler.lower.budget import MAX_NODES, Budget
+from pteron.compiler.lower.cache_copies import without_cache_copies
 from pteron.compiler.lower.cache_dtype import with_cache_dtype
 from pteron.compiler.lower.cache_length import with_cache_length
 from pteron.compiler.lower.instructions import try_lower
@@ -116,7 +117,7 @@ def lower(
     together = wanted if shared_memory(file.program) is None else file.method_names
     budget = Budget(options.max_nodes)
     tried = {name: try_lower(file, name, budget) for name in together}
-    found = {name: graph for name, (graph, problems) in tried.items() if not problems}
+    found = {name: without_cache_copies(graph) for name, (graph, problems) in tried.items() if not problems}
     divided = divided_buffers(file.program, found)
     found = with_cache_dtype(found, options.kv_dtype)
     unfused = {name: _for_options(found[name], options, bounds) for name in wanted if name in found}
