@@ -165,13 +165,17 @@ def interleaved(x: Array, table: Array) -> Array:
     return rotated(x[:, :, None], table[:, ::2], table[:, 1::2], False)[:, :, 0]
 
 
+def rotated_at(x: Array, cos: Array, sin: Array, at: int) -> Array:
+    rows = slice(at, at + x.shape[1])
+    return rotated(x, cos[rows], sin[rows], True)
+
+
 case("et_vk.apply_rotary_emb", lambda n: [*heads(n, 8)[:2], F(n, 4), F(n, 4)],
      lambda q, k, cos, sin: [rotated(x, cos, sin, False) for x in (q, k)], tried=HALVES)  # fmt: skip
 case("et_vk.apply_rotary_emb_hf", lambda n: [*heads(n, 8)[:2], *tables(16, 8), Position(5)],
-     lambda q, k, cos, sin, at: [
-         rotated(x, cos[at : at + x.shape[1]], sin[at : at + x.shape[1]], True) for x in (q, k)])  # fmt: skip
+     lambda q, k, *rest: [rotated_at(x, *rest) for x in (q, k)])  # fmt: skip
 case("et_vk.apply_rotary_emb_hf_single", lambda n: [X(1, n, 4, 8), *tables(16, 8), Position(5)],
-     lambda x, cos, sin, at: rotated(x, *(t[at : at + x.shape[1]] for t in (cos, sin)), True))  # fmt: skip
+     rotated_at)  # fmt: skip
 sample("et_vk.apply_rotary_emb_hf", lambda n: [
     X(2, 4, n, 8), X(2, 2, n, 8), F(2, n, 6), F(2, n, 6), 0, [X(2, 4, n, 8), X(2, 2, n, 8)]])  # fmt: skip
 case("et_vk.apply_rotary_emb_interleaved", lambda n: [X(1, n, 8), F(n, 8)], interleaved)
