@@ -26,7 +26,7 @@ class RowArguments:
     """The arguments of a node by parameter name, and the dimension in which each tensor has its rows."""
 
     def __init__(self, node: Node, dims: Mapping[ValueId, int]) -> None:
-        self._args: dict[str, Any] = dict(zip(node.op.parameters, node.args, strict=True))
+        self._args = node.named
         self._dims = dims
 
     def __getitem__(self, name: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NewType, TypeAlias
+from typing import TYPE_CHECKING, Any, NewType, TypeAlias
 
 from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ir.sizes import Sizes
@@ -143,7 +143,7 @@ class Node:
     index: int
     name: str
     op: OpSpec
-    args: tuple[Arg, ...]
+    args: tuple[Any, ...]  # `Arg`s of the kinds that the operator takes
     reads: tuple[Value, ...]
     writes: tuple[Value, ...]
     mutates: tuple[Tensor, ...]
@@ -154,6 +154,11 @@ class Node:
     @property
     def label(self) -> str:
         return f"{self.name} (node {self.index})"
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The arguments by the names of the rule's parameters."""
+        return dict(zip(self.op.parameters, self.args, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

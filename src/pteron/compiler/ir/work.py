@@ -37,7 +37,7 @@ class LiveArguments:
     """The arguments of a node by parameter name: tensors with live shapes, and scalars."""
 
     def __init__(self, node: Node, live: Sequence[Live]) -> None:
-        self._args = dict(zip(node.op.parameters, node.args, strict=True))
+        self._args = node.named
         self._live = live
 
     def __getitem__(self, name: str) -> Any:

@@ -69,7 +69,7 @@ def used_only_as(graph: Graph, arguments: Mapping[str, Sequence[str]]) -> set[Va
 
 def _tensors_of(node: Node) -> Iterator[tuple[str, Tensor]]:
     """The tensors of a node, each with the name of its argument."""
-    for name, arg in zip(node.op.parameters, node.args, strict=True):
+    for name, arg in node.named.items():
         for value in values_in(arg):
             if isinstance(value, Tensor):
                 yield name, value

@@ -183,9 +183,8 @@ class IntegerAnalysis:
         call = self.elementwise(node)
         if call is not None:
             return call.from_float
-        named = zip(node.op.parameters, node.args, strict=True)
         return rule is not None and any(
-            _is_float(value) for name, arg in named if name in rule.moves for value in values_in(arg)
+            _is_float(value) for name in rule.moves for value in values_in(node.named[name])
         )
 
     def _of_elementwise(self, call: ElementwiseCall) -> Interval:
@@ -197,7 +196,7 @@ class IntegerAnalysis:
         return interval(call.function.expression, known | call.scalars)
 
     def _of_rule(self, node: Node, rule: IntegerRule) -> Interval:
-        args = dict(zip(node.op.parameters, node.args, strict=True))
+        args = node.named
         if rule.interval is None:
             moved = [self.interval(args[name]) for name in rule.moves]
             return hull(*moved) if moved else INT32
@@ -362,7 +361,7 @@ _WHOLE = frozenset(
 
 def _index_interval(node: Node, names: Iterable[str]) -> Interval:
     """An index into a dimension of one of these arguments."""
-    given = [arg for name, arg in zip(node.op.parameters, node.args, strict=True) if name in names]
+    given = [arg for name, arg in node.named.items() if name in names]
     sizes = [max(t.max_shape, default=1) for t in given if isinstance(t, Tensor)]
     return (-max(sizes), max(sizes)) if sizes else INT32
 

@@ -106,11 +106,11 @@ class _Narrowing:
     def _args_of_rule(self, node: Node, rule: IntegerRule) -> tuple[Arg, ...]:
         moved = self._dtype_of_moved(node, rule)
         if rule.accumulates and any(
-            self._has_wide(values_in(arg)) for name, arg in _named(node) if name in rule.accumulates
+            self._has_wide(values_in(arg)) for name, arg in node.named.items() if name in rule.accumulates
         ):
             self._widen(node.writes[:1])
         args: list[Arg] = []
-        for name, arg in _named(node):
+        for name, arg in node.named.items():
             to = None
             if name in rule.moves and name not in node.op.mutates:
                 to = moved
@@ -129,7 +129,7 @@ class _Narrowing:
 
     def _dtype_of_moved(self, node: Node, rule: IntegerRule) -> DType | None:
         """The dtype of the elements that a node moves, if some of them have two words. None: as they are."""
-        moved = [v for name, arg in _named(node) if name in rule.moves for v in values_in(arg)]
+        moved = [v for name, arg in node.named.items() if name in rule.moves for v in values_in(arg)]
         results = [*node.mutates, *(node.writes[:1] if rule.places else node.writes)] if rule.moves else []
         if not self._has_wide([*moved, *results]):
             cannot = rule.one_word or (not rule.accumulates and rule.interval is None)
@@ -180,10 +180,6 @@ class _Narrowing:
         )
         if Problem(node.name, node.origin, why) not in self.problems:
             self.problems.append(Problem(node.name, node.origin, why))
-
-
-def _named(node: Node) -> Iterable[tuple[str, Arg]]:
-    return zip(node.op.parameters, node.args, strict=True)
 
 
 def _is_float(value: Value) -> bool:

@@ -30,6 +30,7 @@ from pteron.compiler.ir.rule import (
     DType,
     LiveTensor,
     Number,
+    OpError,
     Scalar,
     Scratch,
     check,
@@ -38,6 +39,7 @@ from pteron.compiler.ir.rule import (
     quads,
     threads,
 )
+from pteron.compiler.ir.values import Node
 from pteron.compiler.ops.integer_expressions import NoIntegerForm, in_two_words
 from pteron.compiler.ops.shapes import broadcast, broadcast_strides, merge
 
@@ -98,6 +100,17 @@ class ElementwiseRule:
         out.resize(broadcast(*(x.shape for x in operands)))
         found = self.describe(*args)
         return None if found is None else elementwise_dispatch(found, operands, out)
+
+
+def function_of(node: Node) -> tuple[Elementwise, list[Any]] | None:
+    """The function of an elementwise node, and its operands. None: it has none, or its rule refuses it."""
+    if not isinstance(node.op.rule, ElementwiseRule):
+        return None
+    try:
+        function = node.op.rule.describe(*node.args)
+    except (OpError, ArithmeticError):
+        return None  # the rule raises it again when the graph is planned
+    return None if function is None else (function, node.op.rule.operands(node.args))
 
 
 def elementwise(

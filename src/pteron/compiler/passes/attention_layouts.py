@@ -8,11 +8,10 @@ A factor for each query (rows without visible keys become zeros) moves behind th
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
-from pteron.compiler.ir.values import Graph, Node, Shape, Tensor, ValueId
-from pteron.compiler.passes.edit import Replacement, Uses, rebuild
+from pteron.compiler.ir.values import Graph, Node, Tensor
+from pteron.compiler.passes.edit import Replacement, Uses, growable, rebuild
 
 SDPA, PERMUTE = "et_vk.sdpa.default", "aten.permute_copy.default"
 EXPAND, FACTOR = "aten.expand_copy.default", "aten.mul.Tensor"
@@ -25,7 +24,7 @@ def fuse(graph: Graph) -> Graph:
 
 def _with_late_factors(graph: Graph) -> Graph:
     """permute(attention * factor) = permute(attention) * factor, with a factor [B, S, 1, 1]."""
-    graph = replace(graph, values=list(graph.values))
+    graph = growable(graph)
     uses = Uses(graph)
     replacements: dict[int, list[Replacement]] = {}
     for node in graph.nodes:
@@ -33,15 +32,17 @@ def _with_late_factors(graph: Graph) -> Graph:
         permute = _only_reader(product, uses) if product is not None and product.name == FACTOR else None
         if product is None or permute is None or not _swaps(permute, uses):
             continue
-        args: tuple[Any, ...] = (*product.args, permute.args[-1])
-        a, b, _, out = args
-        (result,) = node.writes
+        a, b, _ = product.args
+        result, out = node.args[-1], permute.args[-1]
         factor = b if a is result else a
         if factor is result or not _is_for_queries(factor) or not uses.is_settled(factor):
             continue
         batch, _, length, _ = factor.max_shape
-        rows = _value(graph, result, out.max_shape)
-        flat, last = (_value(graph, factor, (batch, length, *ones)) for ones in ((1,), (1, 1)))
+        rows = graph.tensor(result.dtype, out.max_shape, f"{result.name}.in_place")
+        flat, last = (
+            graph.tensor(factor.dtype, (batch, length, *ones), f"{factor.name}.in_place")
+            for ones in ((1,), (1, 1))
+        )
         replacements[product.index] = [
             Replacement(PERMUTE, (result, SWAPPED, rows), (product,)),
             Replacement("aten.squeeze_copy.dims", (factor, (1,), flat), (product,)),
@@ -58,16 +59,7 @@ def _is_for_queries(factor: Any) -> bool:
 
 
 def _only_reader(node: Node, uses: Uses) -> Node | None:
-    (result,) = node.writes
-    readers = uses.readers[result.id]
-    alone = len(readers) == 1 and isinstance(result, Tensor) and not uses.is_output(result)
-    return readers[0] if alone and node.when is None and readers[0].when is None else None
-
-
-def _value(graph: Graph, like: Any, shape: Shape) -> Tensor:
-    made = Tensor(ValueId(len(graph.values)), like.dtype, shape, f"{like.name}.in_place")
-    graph.values.append(made)
-    return made
+    return uses.only_reader(node.args[-1]) if node.when is None else None
 
 
 def _without_permutes(graph: Graph) -> Graph:
@@ -83,8 +75,7 @@ def _in_place(node: Node, uses: Uses) -> Replacement | None:
     """Attention without the permutations around it. Queries and the result have one layout, and so have keys
     and values.
     """
-    args: tuple[Any, ...] = node.args
-    q, k, v, mask, scale, out = args
+    q, k, v, mask, scale, out = node.args
     queries, keys, values = (_written_by_swap(x, uses) for x in (q, k, v))
     result = _read_by_swap(out, uses)
     left_out: list[Node] = []
@@ -109,28 +100,26 @@ def _expand_of(mask: Tensor | None, uses: Uses) -> Node | None:
     writer = None if mask is None else uses.writer.get(mask.id)
     if mask is None or writer is None or writer.name != EXPAND or writer.when is not None:
         return None
-    source: Any = writer.args[0]
-    alone = len(uses.readers[mask.id]) == 1 and not uses.is_output(mask)
+    source = writer.args[0]
+    alone = uses.only_reader(mask) is not None
     return writer if alone and uses.is_settled(source) and len(source.max_shape) <= 4 else None
 
 
 def _written_by_swap(tensor: Any, uses: Uses) -> Node | None:
     """The permutation that makes a tensor which nothing else reads."""
     writer = uses.writer.get(tensor.id)
-    alone = len(uses.readers[tensor.id]) == 1 and not uses.is_output(tensor)
+    alone = uses.only_reader(tensor) is not None
     return writer if alone and writer is not None and _swaps(writer, uses) else None
 
 
 def _read_by_swap(tensor: Tensor, uses: Uses) -> Node | None:
-    readers = uses.readers[tensor.id]
-    alone = len(readers) == 1 and not uses.is_output(tensor)
-    return readers[0] if alone and _swaps(readers[0], uses) else None
+    reader = uses.only_reader(tensor)
+    return reader if reader is not None and _swaps(reader, uses) else None
 
 
 def _swaps(node: Node, uses: Uses) -> bool:
     if node.name != PERMUTE or node.when is not None:
         return False
-    args: tuple[Any, ...] = node.args
-    source, order, made = args
+    source, order, made = node.args
     is_swap = len(order) == 4 and tuple(d % 4 for d in order) == SWAPPED
     return is_swap and uses.is_settled(source) and uses.is_settled(made)

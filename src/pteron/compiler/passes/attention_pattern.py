@@ -75,11 +75,11 @@ class Pattern:
             return None
 
     def _match(self, product: Node) -> Found:
-        weights, values, result = _args(product)
+        weights, values, result = product.args
         _require(product.when is None)
         softmax, empty_is_zero = self._softmax(weights)
         first, mask, factor, lead = self._scores(softmax)
-        queries_3d, keys_3d, _ = _args(first)
+        queries_3d, keys_3d, _ = first.args
         q, k, v = self._operand(queries_3d), self._keys(keys_3d), self._operand(values)
         batch, heads, length, width = q.heads.max_shape
         _require(
@@ -115,7 +115,7 @@ class Pattern:
         if node.name == SOFTMAX:
             return node, False
         _require(node.name == "aten.where.self")
-        empty, zeros, computed, _ = _args(node)
+        empty, zeros, computed, _ = node.args
         softmax = self._writer(computed, self.inner)
         _require(softmax.name == SOFTMAX)
         filled = self._named(zeros, "aten.full_like.default")
@@ -129,12 +129,12 @@ class Pattern:
 
     def _scores(self, softmax: Node) -> tuple[Node, Tensor | None, float, Shape]:
         """The product of queries and keys, the mask, the factor of the scores, and their first two sizes."""
-        scores, dim, half_to_float, _ = _args(softmax)
+        scores, dim, half_to_float, _ = softmax.args
         _require(len(scores.max_shape) == 4 and dim in (-1, 3) and not half_to_float)
         lead, mask = scores.max_shape[:2], None
         node = self._writer(scores, self.inner)
         if node.name == "aten.add.Tensor":
-            scores, mask, alpha, total = _args(node)
+            scores, mask, alpha, total = node.args
             _require(alpha == 1 and scores.max_shape == total.max_shape and mask.dtype.is_float)
         scores, factor = self._unscaled(scores, self.inner)
         product, more = self._unscaled(self._source_of_view(scores, self.inner), self.inner)
@@ -157,7 +157,7 @@ class Pattern:
         flat, factor = self._unscaled(flat, self.operands)
         view = self._writer(flat, self.operands)
         # The kernel is compiled for this head size, so it must not be a live size.
-        _require(view.name == VIEW and isinstance(_args(view)[1][-1], int))
+        _require(view.name == VIEW and isinstance(view.args[1][-1], int))
         heads, more = self._unscaled(self._source_of_view(flat, self.operands), self.operands)
         return Operand(heads, self._permuted_from(heads, SWAP_HEADS), factor * more)
 
@@ -175,7 +175,7 @@ class Pattern:
         node = self.uses.writer.get(tensor.id)
         if node is None or node.name != PERMUTE or node.when is not None:
             return None
-        source, dims, _ = _args(node)
+        source, dims, _ = node.args
         if permutation(source, dims) != order:
             return None
         self.operands[node.index] = node
@@ -187,29 +187,25 @@ class Pattern:
         """Whether the result is by sequence, the nodes that only move its elements, and the last of these's
         output. Permutations that cancel out are among these nodes."""
         view = self._only_reader(product)
-        _require(view is not None and view.name == VIEW and _args(view)[-1].max_shape == shape)
+        _require(view is not None and view.name == VIEW and view.args[-1].max_shape == shape)
         assert view is not None
         unchanged: tuple[int, ...] = (0, 1, 2, 3)
         nodes, order = [view], unchanged
         best = (False, [view])
         while (node := self._only_reader(nodes[-1])) is not None:
             if node.name == PERMUTE:
-                dims = permutation(_args(node)[0], _args(node)[1])
+                dims = permutation(node.args[0], node.args[1])
                 order = tuple(order[d] for d in dims)
             elif not _keeps_elements(node):
                 break
             nodes.append(node)
             if order == unchanged or (order == SWAP_HEADS and may_swap):
                 best = (order == SWAP_HEADS, list(nodes))
-        return best[0], best[1], _args(best[1][-1])[-1]
+        return best[0], best[1], best[1][-1].args[-1]
 
     def _only_reader(self, node: Node) -> Node | None:
-        (tensor,) = node.writes
-        readers = self.uses.readers[tensor.id]
-        assert isinstance(tensor, Tensor)
-        if self.uses.is_output(tensor) or len(readers) != 1 or readers[0].when is not None:
-            return None
-        return readers[0] if self.uses.is_settled(tensor) else None
+        result = node.args[-1]
+        return self.uses.only_reader(result) if self.uses.is_settled(result) else None
 
     # -- steps back -----------------------------------------------------------------------------------
 
@@ -232,7 +228,7 @@ class Pattern:
             number = 1.0 if _keeps_elements(node) else self._multiplier(node)
             if number is None or node.when is not None or not self.uses.is_settled(tensor):
                 break
-            source = _args(node)[0]
+            source = node.args[0]
             among[node.index] = node
             tensor, factor = source, factor * number
         return tensor, factor
@@ -242,7 +238,7 @@ class Pattern:
         tensor, factor = self._unscaled(tensor, among)
         _require(factor == 1)
         view = self._writer(tensor, among)
-        source, _, _ = _args(view) if view.name == VIEW else (None, None, None)
+        source, _, _ = view.args if view.name == VIEW else (None, None, None)
         if source is None:
             raise Mismatch
         small, large = sorted((source.max_shape, tensor.max_shape), key=len)
@@ -273,14 +269,10 @@ def _keeps_elements(node: Node) -> bool:
     """Whether the output is equal to the first argument."""
     if node.op.alias is None and node.name != EXPAND:
         return False
-    source, out = _args(node)[0], _args(node)[-1]
+    source, out = node.args[0], node.args[-1]
     return (source.max_shape, source.dtype) == (out.max_shape, out.dtype)
 
 
 def _require(condition: bool) -> None:
     if not condition:
         raise Mismatch
-
-
-def _args(node: Node) -> tuple[Any, ...]:
-    return node.args

@@ -6,12 +6,9 @@ sum with a constant for each channel, which can be steps of a chain.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ir.values import BatchNorm, Constant, Folded, Graph, Node, Tensor
-from pteron.compiler.passes.edit import Replacement, Uses, rebuild
+from pteron.compiler.passes.edit import Replacement, Uses, growable, rebuild
 
 NORM = "aten._native_batch_norm_legit_no_training.default"
 CONVOLUTION = "aten.convolution.default"
@@ -19,7 +16,7 @@ CONVOLUTION = "aten.convolution.default"
 
 def fuse(graph: Graph) -> Graph:
     uses = Uses(graph)
-    graph = replace(graph, values=list(graph.values))
+    graph = growable(graph)
     replacements: dict[int, Replacement | list[Replacement]] = {}
     for node in graph.nodes:
         norm = _constants_of(node, uses)
@@ -37,7 +34,7 @@ def _constants_of(node: Node, uses: Uses) -> BatchNorm | None:
     """The constants of a batch norm whose other results nothing reads."""
     if node.name != NORM or node.when is not None:
         return None
-    x, weight, bias, mean, variance, _, eps, outs = _args(node)
+    x, weight, bias, mean, variance, _, eps, outs = node.args
     named = [t for t in (weight, bias, mean, variance) if t is not None]
     constant = all(isinstance(t.constant, Constant) and uses.is_settled(t) for t in named)
     unread = not any(uses.readers[t.id] or uses.is_output(t) for t in outs[1:])
@@ -49,11 +46,11 @@ def _constants_of(node: Node, uses: Uses) -> BatchNorm | None:
 
 def _convolution_before(node: Node, uses: Uses) -> Node | None:
     """The convolution with constant weights whose result only this norm reads."""
-    x = _args(node)[0]
+    x = node.args[0]
     found = uses.writer.get(x.id)
     if found is None or found.name != CONVOLUTION or found.when is not None or uses.is_output(x):
         return None
-    image, weight, bias, _, _, _, transposed, *_ = _args(found)
+    image, weight, bias, _, _, _, transposed, *_ = found.args
     stored = [t for t in (weight, bias) if t is not None]
     fits = (
         len(uses.readers[x.id]) == 1
@@ -67,17 +64,17 @@ def _convolution_before(node: Node, uses: Uses) -> Node | None:
 
 
 def _folded_convolution(graph: Graph, convolution: Node, node: Node, norm: BatchNorm) -> Replacement:
-    x, weight, bias, *rest, _ = _args(convolution)
+    x, weight, bias, *rest, _ = convolution.args
     factors = Folded(weight, 0, norm, is_added=False)
     new_weight = graph.tensor(weight.dtype, weight.max_shape, f"{weight.name}.normed", factors)
     shifts = Folded(bias, 0, norm, is_added=True)
     new_bias = graph.tensor(weight.dtype, norm.mean.max_shape, f"{weight.name}.shift", shifts)
-    args = (x, new_weight, new_bias, *rest, _args(node)[-1][0])
+    args = (x, new_weight, new_bias, *rest, node.args[-1][0])
     return Replacement(CONVOLUTION, args, (convolution, node))
 
 
 def _product_and_sum(graph: Graph, node: Node, norm: BatchNorm) -> list[Replacement]:
-    x, out = _args(node)[0], _args(node)[-1][0]
+    x, out = node.args[0], node.args[-1][0]
     shape = (norm.mean.max_shape[0], *[1] * (len(x.max_shape) - 2))
 
     def constant(name: str, is_added: bool) -> Tensor:
@@ -89,7 +86,3 @@ def _product_and_sum(graph: Graph, node: Node, norm: BatchNorm) -> list[Replacem
         Replacement("aten.mul.Tensor", (x, constant("factor", False), scaled), (node,)),
         Replacement("aten.add.Tensor", (scaled, constant("shift", True), 1, out), (node,)),
     ]
-
-
-def _args(node: Node) -> tuple[Any, ...]:
-    return node.args

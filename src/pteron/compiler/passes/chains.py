@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pteron.compiler.ir.checks import OpError
 from pteron.compiler.ir.values import Graph, Node, Tensor, ValueId
 from pteron.compiler.ops.chain import INPUT_NAMES, MAX_SCALARS, ChainStep
-from pteron.compiler.ops.elementwise import (
-    Elementwise,
-    ElementwiseRule,
-)
+from pteron.compiler.ops.elementwise import Elementwise, function_of
 from pteron.compiler.passes.edit import Replacement, Uses, rebuild
 
 MAX_STEPS = 64  # longer chains are not faster, and take long to find and to compile
@@ -92,16 +88,13 @@ def _replacement(chain: list[Link]) -> Replacement:
 
 def _link(node: Node, uses: Uses) -> Link | None:
     """A node as a link, if it is elementwise, its tensors are written once and its scalars are fixed."""
-    rule = node.op.rule
-    if not isinstance(rule, ElementwiseRule) or node.when is not None:
+    found = function_of(node)
+    if found is None or node.when is not None:
         return None
     tensors = [value for value in (*node.reads, *node.writes) if isinstance(value, Tensor)]
     if len(tensors) < len(node.reads) + 1 or not all(map(uses.is_settled, tensors)):
         return None
-    try:
-        function = rule.describe(*node.args)
-    except (OpError, ArithmeticError):
-        return None  # the rule of the operator raises the error when the graph is planned
-    if function is None or function.takes_two_words(tensor.dtype for tensor in tensors):
+    function, operands = found
+    if function.takes_two_words(tensor.dtype for tensor in tensors):
         return None
-    return Link(node, function, rule.operands(node.args), tensors[-1])
+    return Link(node, function, operands, tensors[-1])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pteron.compiler.ir.values import Graph, Node, Tensor
 from pteron.compiler.passes.edit import Replacement, Uses, rebuild
 
@@ -24,16 +22,14 @@ def fuse(graph: Graph) -> Graph:
 
 def _only_reader(node: Node, uses: Uses) -> Node | None:
     """The node that reads the result, if it is the only one and every tensor keeps its values."""
-    result: Any = node.writes[0]
-    readers = uses.readers[result.id]
-    if len(readers) != 1 or readers[0].when is not None or uses.is_output(result):
+    result = node.args[-1]
+    reader = uses.only_reader(result)
+    if reader is None:
         return None
-    made = [
-        value for value in readers[0].writes if isinstance(value, Tensor)
-    ]  # a reader of the size makes none
+    made = [value for value in reader.writes if isinstance(value, Tensor)]  # a reader of the size makes none
     if not result.dtype.is_float or [tensor.dtype for tensor in made] != [result.dtype]:
         return None
-    return readers[0] if all(uses.is_settled(t) for t in (*node.reads, result, *made)) else None
+    return reader if all(uses.is_settled(t) for t in (*node.reads, result, *made)) else None
 
 
 def _limits(node: Node) -> tuple[float | None, float | None] | None:

@@ -37,7 +37,7 @@ def _matrix(node: Node, uses: Uses) -> tuple[Arg, ...] | None:
     """(codes, scales, zero points, group size) of a node that dequantizes a constant matrix to float32."""
     if node.name != DEQUANTIZE or node.when is not None:
         return None
-    codes, block, scales, zeros, *_, out = _args(node)
+    codes, block, scales, zeros, *_, out = node.args
     stored = [t for t in (codes, scales, zeros) if t is not None]
     fits = (
         len(block) == 2
@@ -63,7 +63,3 @@ def _call(reader: Node, matrix: Any, parts: tuple[Arg, ...]) -> tuple[str, tuple
         case "aten.embedding.default", (weight, indices, _, _, _, out) if weight is matrix:
             return "pteron.embedding_int8", (*parts, indices, out)
     return None
-
-
-def _args(node: Node) -> tuple[Any, ...]:
-    return node.args

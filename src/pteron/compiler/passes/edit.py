@@ -10,6 +10,11 @@ from pteron.compiler import ops
 from pteron.compiler.ir.values import Arg, Graph, Node, Tensor, ValueId
 
 
+def growable(graph: Graph) -> Graph:
+    """The same graph. A pass may add tensors to it."""
+    return replace(graph, values=list(graph.values))
+
+
 @dataclass(frozen=True, slots=True)
 class Replacement:
     """A node that replaces one or more nodes. It has the condition (`when`) of the first of them."""
@@ -58,6 +63,12 @@ class Uses:
 
     def is_output(self, tensor: Tensor) -> bool:
         return tensor.id in self._outputs
+
+    def only_reader(self, tensor: Tensor) -> Node | None:
+        """The only reader of a tensor that is no output. It runs in every call."""
+        readers = self.readers[tensor.id]
+        alone = len(readers) == 1 and readers[0].when is None and not self.is_output(tensor)
+        return readers[0] if alone else None
 
     def is_settled(self, tensor: Tensor) -> bool:
         """Whether the tensor is written only once. Then a later read gives the same values."""

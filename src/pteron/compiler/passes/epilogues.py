@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pteron.compiler.ir.checks import OpError
 from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ir.values import Graph, Node, Tensor
-from pteron.compiler.ops.elementwise import ElementwiseRule
+from pteron.compiler.ops.elementwise import function_of
 from pteron.compiler.passes.edit import Replacement, Uses, rebuild
 from pteron.compiler.passes.shape_comparison import ShapeComparison
 
@@ -36,8 +35,7 @@ def _with_sums(graph: Graph) -> Graph:
         if found is None or found[0].name != SUM or found[0].index in replacements:
             continue
         reader, own = found
-        values: tuple[Any, ...] = reader.args
-        first, second, factor, total = values
+        first, second, factor, total = reader.args
         other = second if first is own else first
         if factor != 1 or other is own or not _is_plain(other, uses) or not shapes.are_alike(other, own):
             continue
@@ -64,8 +62,7 @@ def fuse(graph: Graph) -> Graph:
         epilogue = _expression(activation)
         if epilogue is None:
             continue
-        (result,), (before,), (after,) = node.writes, activation.reads, activation.writes
-        assert isinstance(result, Tensor) and isinstance(before, Tensor) and isinstance(after, Tensor)
+        result, (before,), after = node.args[-1], activation.reads, activation.args[-1]
         if before is result:  # at the position of the activation: its result has no earlier place
             args = (*node.args[:-1], epilogue, after)
             replacements[activation.index] = Replacement(name, args, (node, activation))
@@ -87,17 +84,15 @@ def _reader_after(node: Node, uses: Uses) -> tuple[Node, Tensor] | None:
         return None
     reader = node
     while True:
-        result: Any = reader.writes[0]
-        readers = uses.readers[result.id]
-        if len(readers) != 1 or uses.is_output(result):
+        result = reader.args[-1]
+        after = uses.only_reader(result)
+        if after is None or not all(_is_plain(value, uses) for value in after.writes):
             return None
-        reader = readers[0]
-        if reader.when is not None or not all(_is_plain(value, uses) for value in reader.writes):
+        if after.op.alias is None:
+            return after, result
+        if any(isinstance(value, Tensor) and value is not result for value in after.reads):
             return None
-        if reader.op.alias is None:
-            return reader, result
-        if any(isinstance(value, Tensor) and value is not result for value in reader.reads):
-            return None
+        reader = after
 
 
 def _is_plain(value: Any, uses: Uses) -> bool:
@@ -106,13 +101,9 @@ def _is_plain(value: Any, uses: Uses) -> bool:
 
 def _expression(node: Node) -> str | None:
     """The WGSL expression of a node with one operand and without scalars."""
-    rule = node.op.rule
-    if not isinstance(rule, ElementwiseRule) or len(node.reads) != 1:
+    found = function_of(node)
+    if found is None or len(node.reads) != 1:
         return None
-    try:
-        function = rule.describe(*node.args)
-    except (OpError, ArithmeticError):
-        return None
-    if function is None or function.scalars or function.integer or len(rule.operands(node.args)) != 1:
-        return None
-    return function.expression
+    function, operands = found
+    plain = not function.scalars and not function.integer and len(operands) == 1
+    return function.expression if plain else None

@@ -7,16 +7,15 @@ and a GPU needs microseconds to start one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pteron.compiler.ir.checks import OpError
 from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ir.live import LiveTensor
-from pteron.compiler.ir.values import Graph, Node, Tensor
+from pteron.compiler.ir.values import Graph, Node, Tensor, values_in
 from pteron.compiler.ops.affine import AffineWeights
 from pteron.compiler.ops.chain import ChainStep
-from pteron.compiler.ops.elementwise import ElementwiseRule
+from pteron.compiler.ops.elementwise import function_of
 from pteron.compiler.ops.fused_affine import fits
 from pteron.compiler.passes.edit import Replacement, Uses, rebuild
 from pteron.compiler.passes.shape_comparison import ShapeComparison
@@ -71,11 +70,11 @@ def _with_norms(graph: Graph) -> Graph:
         is_fused = node.name == FUSED and node.args[1] is None
         if not is_fused and not is_product(node, uses):
             continue
-        x: Any = node.args[0]
+        x = node.args[0]
         norm = uses.writer.get(x.id)
         if norm is None or norm.name != NORM or norm.when is not None:
             continue
-        source, factors, eps, _ = _values(norm)
+        source, factors, eps, _ = norm.args
         if len(uses.readers[x.id]) > 1 or uses.is_output(x) or not _are_plain(uses, source, factors, x):
             continue
         if is_fused:
@@ -98,11 +97,11 @@ def _epilogue(node: Node, reader: Node, shapes: ShapeComparison) -> Epilogue | N
     if reader.name in (SUM, SUM_AND_NORM):
         return _sum(result, reader, shapes)
     steps = _steps(reader, (result,))
-    return None if steps is None else Epilogue(steps, None, False, _values(reader)[-1], ())
+    return None if steps is None else Epilogue(steps, None, False, reader.args[-1], ())
 
 
 def _sum(result: Tensor, reader: Node, shapes: ShapeComparison) -> Epilogue | None:
-    a, b, *rest = _values(reader)
+    a, b, *rest = reader.args
     other = b if a is result else a
     if other is result or not isinstance(other, Tensor) or not shapes.are_alike(other, result):
         return None
@@ -116,26 +115,20 @@ def _sum(result: Tensor, reader: Node, shapes: ShapeComparison) -> Epilogue | No
 def _of_halves(outs: tuple[Tensor, ...], reader: Node) -> Epilogue | None:
     first, second = outs
     steps = _steps(reader, outs) if first.max_shape == second.max_shape else None
-    return None if steps is None else Epilogue(steps, None, True, _values(reader)[-1], ())
+    return None if steps is None else Epilogue(steps, None, True, reader.args[-1], ())
 
 
 def _steps(reader: Node, operands: tuple[Tensor, ...]) -> tuple[ChainStep, ...] | None:
     """The steps of an elementwise node or a chain that reads just these tensors. It has no scalars."""
-    out = _values(reader)[-1]
+    out = reader.args[-1]
     if reader.name == CHAIN:
-        inputs, given, _ = _values(reader)
+        inputs, given, _ = reader.args
         steps = tuple(ChainStep(*step) for step in given)
     else:
-        rule = reader.op.rule
-        if not isinstance(rule, ElementwiseRule):
+        found = function_of(reader)
+        if found is None:
             return None
-        try:
-            function = rule.describe(*reader.args)
-        except (OpError, ArithmeticError):
-            return None
-        if function is None:
-            return None
-        inputs = tuple(rule.operands(reader.args))
+        function, inputs = found
         names = tuple("abcd"[i] for i in range(len(inputs)))
         steps = (ChainStep(function.expression, function.scalars, function.integer, names, out.dtype.label),)
     if {t.id for t in inputs} != {t.id for t in operands} or out.max_shape != operands[0].max_shape:
@@ -153,7 +146,7 @@ def is_product(node: Node, uses: Uses) -> bool:
     """Whether a node is a linear layer that the fused kernels can compute."""
     if node.name not in LINEARS or node.when is not None:
         return False
-    x, codes, scales, bits, group, zero, table, bias, _ = _values(node)
+    x, codes, scales, bits, group, zero, table, bias, _ = node.args
     outs = _outputs(node)
     if not _are_plain(uses, x, bias, *outs) or codes.constant is None:
         return False
@@ -174,20 +167,12 @@ def _reader_of_all(node: Node, uses: Uses) -> Node | None:
 
 
 def _args(node: Node, norm: Tensor | None, eps: float, *rest: Any) -> tuple[Any, ...]:
-    x, *stored, _ = _values(node)
+    x, *stored, _ = node.args
     return (x, norm, eps, *stored, *rest)
 
 
 def _buffers(args: tuple[Any, ...]) -> int:
-    return len({tensor.id for tensor in _tensors(args)})
-
-
-def _tensors(args: tuple[Any, ...]) -> Iterator[Tensor]:
-    for arg in args:
-        if isinstance(arg, Tensor):
-            yield arg
-        elif isinstance(arg, tuple):
-            yield from _tensors(arg)
+    return len({value.id for value in values_in(args) if isinstance(value, Tensor)})
 
 
 def _are_plain(uses: Uses, *tensors: Tensor | None) -> bool:
@@ -195,9 +180,5 @@ def _are_plain(uses: Uses, *tensors: Tensor | None) -> bool:
 
 
 def _outputs(node: Node) -> tuple[Tensor, ...]:
-    outs = _values(node)[-1]
+    outs = node.args[-1]
     return outs if isinstance(outs, tuple) else (outs,)
-
-
-def _values(node: Node) -> tuple[Any, ...]:
-    return node.args

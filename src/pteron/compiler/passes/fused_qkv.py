@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from pteron.compiler.ir.constants import joined_constant
 from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ir.values import Graph, Node, Tensor, ValueId
-from pteron.compiler.passes.edit import Replacement, Uses, rebuild
+from pteron.compiler.passes.edit import Replacement, Uses, growable, rebuild
 from pteron.compiler.passes.fused_products import FUSED, MOST_BUFFERS, is_product
 
 ROTARY = "pteron.rotary_sdpa_with_kv_cache"
 
 
 def fuse(graph: Graph) -> Graph:
-    graph = replace(graph, values=list(graph.values))
+    graph = growable(graph)
     uses = Uses(graph)
     tables: dict[tuple[ValueId, ValueId], Tensor] = {}
     replacements: dict[int, list[Replacement]] = {}
@@ -24,7 +23,7 @@ def fuse(graph: Graph) -> Graph:
         if made is None:
             continue
         product, views = made
-        cos, sin, row, keys, values, start, *how, (turned, out) = _values(node)[3:]
+        cos, sin, row, keys, values, start, *how, (turned, out) = node.args[3:]
         key = cos.id, sin.id
         if key not in tables:
             tables[key] = joined_constant(graph, (cos, sin), axis=1)
@@ -41,25 +40,23 @@ def fuse(graph: Graph) -> Graph:
 
 def _sources(node: Node, uses: Uses) -> tuple[Node, list[Node]] | None:
     """The product whose results a node rotates, and the views between the two; None if it cannot be fused."""
-    q, k, v, cos, sin, row, keys, values, _, mask, _, is_causal, _, window, softcap, (turned, _) = _values(
-        node
-    )
+    q, k, v, cos, sin, row, keys, values, _, mask, _, is_causal, _, window, softcap, (turned, _) = node.args
     views = [uses.writer.get(each.id) for each in (q, k, v)]
     if any(view is None or view.op.alias is None or view.when is not None for view in views):
         return None
     found: list[Node] = [view for view in views if view is not None]
     results = [view.args[0] for view in found]
-    product = uses.writer.get(_id(results[0]))
+    product = uses.writer.get(results[0].id)
     if product is None or not (product.name == FUSED or is_product(product, uses)):
         return None
     width = turned.max_shape[-1]
-    single = all(uses.readers[_id(r)] == [view] for r, view in zip(results, found, strict=True)) and all(
+    single = all(uses.readers[r.id] == [view] for r, view in zip(results, found, strict=True)) and all(
         uses.readers[each.id] == [node] for each in (q, k, v)
     )
     fits = (
         single
         and not any(uses.is_output(t) for t in (q, k, v, *results) if isinstance(t, Tensor))
-        and list(_values(product)[-1]) == results
+        and list(product.args[-1]) == results
         and row is not None
         and mask is None
         and is_causal
@@ -84,17 +81,7 @@ def _storage_buffers(product: Node) -> int:
 
 def _layer(product: Node) -> tuple[Any, ...]:
     """x, the norm with its epsilon, and the stored weights of a product."""
-    values = _values(product)
     if product.name == FUSED:
-        return values[:10]
-    x, *stored, _ = values
+        return product.args[:10]
+    x, *stored, _ = product.args
     return (x, None, 0.0, *stored)
-
-
-def _id(value: Any) -> ValueId:
-    found: ValueId = value.id
-    return found
-
-
-def _values(node: Node) -> tuple[Any, ...]:
-    return node.args

@@ -8,13 +8,12 @@ there (large_weights.py), so each is stored once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from pteron.compiler.ir.constants import can_take_rows, constant_rows
+from pteron.compiler.ir.constants import constant_rows
 from pteron.compiler.ir.dtypes import DType
-from pteron.compiler.ir.values import Arg, Graph, Node, Tensor
-from pteron.compiler.passes.edit import Replacement, rebuild
-from pteron.compiler.passes.large_weights import is_larger, part_rows
+from pteron.compiler.ir.values import Graph, Node, Tensor
+from pteron.compiler.passes.edit import Replacement, growable, rebuild
+from pteron.compiler.passes.large_weights import part_rows, too_large
 
 # Of each operator: the arguments whose first dimension is the rows of the table. The weight comes first.
 BY_ROW = {
@@ -26,32 +25,14 @@ BY_ROW = {
 
 
 def fuse(graph: Graph) -> Graph:
-    graph = replace(graph, values=list(graph.values))
-    large = [node for node in graph.nodes if _is_too_large(node)]
-    return rebuild(graph, {node.index: list(_parts(graph, node)) for node in large})
+    graph = growable(graph)
+    large = [(node, constants) for node in graph.nodes if (constants := too_large(node, BY_ROW))]
+    return rebuild(graph, {node.index: list(_parts(graph, node, constants)) for node, constants in large})
 
 
-def _is_too_large(node: Node) -> bool:
-    constants = _by_row(node)
-    if not constants or not is_larger(constants[0]):
-        return False
-    rows = constants[0].max_shape[:1]
-    return all(can_take_rows(tensor) and tensor.max_shape[:1] == rows for tensor in constants)
-
-
-def _by_row(node: Node) -> list[Tensor]:
-    args = (_arg(node, name) for name in BY_ROW.get(node.name, ()))
-    return [arg for arg in args if isinstance(arg, Tensor)]
-
-
-def _arg(node: Node, name: str) -> Arg:
-    return node.args[node.op.parameters.index(name)]
-
-
-def _parts(graph: Graph, node: Node) -> Iterator[Replacement]:
+def _parts(graph: Graph, node: Node, constants: list[Tensor]) -> Iterator[Replacement]:
     *read, out = node.args
-    indices, constants = _arg(node, "indices"), _by_row(node)
-    assert isinstance(out, Tensor) and isinstance(indices, Tensor)
+    indices = node.named["indices"]
     parts = part_rows(constants[0])
     before: Tensor | None = None  # the rows of the parts so far
     for rows in parts:

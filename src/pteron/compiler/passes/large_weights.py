@@ -7,12 +7,11 @@ channel, depends on one row of the weight.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 
 from pteron.compiler.ir.constants import can_take_rows, constant_rows
 from pteron.compiler.ir.values import Arg, Graph, Node, Tensor
-from pteron.compiler.passes.edit import Replacement, rebuild
+from pteron.compiler.passes.edit import Replacement, growable, rebuild
 
 # Every WebGPU device can bind a buffer of this size.
 LARGEST_NBYTES = 128 << 20
@@ -28,14 +27,9 @@ BY_COLUMN = {
 
 
 def fuse(graph: Graph) -> Graph:
-    graph = replace(graph, values=list(graph.values))
-    large = [node for node in graph.nodes if _is_too_large(node)]
-    return rebuild(graph, {node.index: list(_parts(graph, node)) for node in large})
-
-
-def is_larger(weight: Tensor) -> bool:
-    """Whether a weight is too large for one binding."""
-    return weight.max_nbytes > LARGEST_NBYTES
+    graph = growable(graph)
+    large = [(node, constants) for node in graph.nodes if (constants := _constants(node))]
+    return rebuild(graph, {node.index: list(_parts(graph, node, constants)) for node, constants in large})
 
 
 def part_rows(weight: Tensor) -> list[range]:
@@ -45,34 +39,33 @@ def part_rows(weight: Tensor) -> list[range]:
     return [range(first, min(first + step, rows)) for first in range(0, rows, step)]
 
 
-def _is_too_large(node: Node) -> bool:
-    constants = _by_column(node)
-    if not constants or not is_larger(constants[0]):
-        return False
-    if _is_convolution(node) and (_arg(node, "transposed") or _arg(node, "groups") != 1):
-        return False  # the first dimension is not the output channels, or a part would need a part of x
-    columns = constants[0].max_shape[:1]
-    return all(can_take_rows(tensor) and tensor.max_shape[:1] == columns for tensor in constants)
+def too_large(node: Node, names: Mapping[str, Sequence[str]]) -> list[Tensor]:
+    """The named constants of a node, by its operator, if the first is too large and all can be split by rows.
+
+    Else an empty list.
+    """
+    args = [node.named[name] for name in names.get(node.name, ())]
+    constants = [arg for arg in args if isinstance(arg, Tensor)]
+    if not constants or constants[0].max_nbytes <= LARGEST_NBYTES:
+        return []
+    rows = constants[0].max_shape[:1]
+    splits = all(can_take_rows(tensor) and tensor.max_shape[:1] == rows for tensor in constants)
+    return constants if splits else []
 
 
-def _by_column(node: Node) -> list[Tensor]:
-    args = (_arg(node, name) for name in BY_COLUMN.get(node.name, ()))
-    return [arg for arg in args if isinstance(arg, Tensor)]
+def _constants(node: Node) -> list[Tensor]:
+    if _is_convolution(node) and (node.named["transposed"] or node.named["groups"] != 1):
+        return []  # the first dimension is not the output channels, or a part would need a part of x
+    return too_large(node, BY_COLUMN)
 
 
 def _is_convolution(node: Node) -> bool:
-    return "groups" in node.op.parameters
+    return node.name in BY_COLUMN and "groups" in node.op.parameters
 
 
-def _arg(node: Node, name: str) -> Arg:
-    return node.args[node.op.parameters.index(name)]
-
-
-def _parts(graph: Graph, node: Node) -> Iterator[Replacement]:
+def _parts(graph: Graph, node: Node, constants: list[Tensor]) -> Iterator[Replacement]:
     """A layer for each part of the columns, and the concatenation of their outputs."""
     *read, out = node.args
-    assert isinstance(out, Tensor)
-    constants = _by_column(node)
     dim = 1 if _is_convolution(node) else len(out.max_shape) - 1
     outs: list[Arg] = []
     for rows in part_rows(constants[0]):

@@ -7,12 +7,12 @@ elements that it reads are neighbours in memory, and all batches read the same w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pteron.compiler.ir.constants import permutation, permuted_constant
 from pteron.compiler.ir.unread import without_unread
 from pteron.compiler.ir.values import Arg, Constant, Graph, Node, Tensor, ValueId
-from pteron.compiler.passes.edit import Replacement, Uses, rebuild
+from pteron.compiler.passes.edit import Replacement, Uses, growable, rebuild
 
 ADDMM, MM, BMM, LINEAR = (f"aten.{name}.default" for name in ("addmm", "mm", "bmm", "linear"))
 EXPAND, PERMUTE = "aten.expand_copy.default", "aten.permute_copy.default"
@@ -20,7 +20,7 @@ EXPAND, PERMUTE = "aten.expand_copy.default", "aten.permute_copy.default"
 
 def fuse(graph: Graph) -> Graph:
     uses = Uses(graph)
-    edited = replace(graph, values=list(graph.values))
+    edited = growable(graph)
     weights: dict[ValueId, Tensor] = {}  # the transposed weight of each matrix; products may share a matrix
     replacements: dict[int, Replacement] = {}
     copies: list[Tensor] = []

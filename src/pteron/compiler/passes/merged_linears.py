@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pteron.compiler.ir.constants import joined_constant
 from pteron.compiler.ir.values import Constant, Graph, Node, Shape, Tensor
 from pteron.compiler.ops.outputs import MAX_OUTPUTS
 from pteron.compiler.passes import large_weights
-from pteron.compiler.passes.edit import Replacement, Uses, rebuild
+from pteron.compiler.passes.edit import Replacement, Uses, growable, rebuild
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class Linear:
 
 
 def fuse(graph: Graph) -> Graph:
-    graph = replace(graph, values=list(graph.values))
+    graph = growable(graph)
     replacements: dict[int, Replacement] = {}
     uses = Uses(graph)
     for group in _groups(graph, uses):
         first, kind = group[0].node, JOINED_OPERATORS[group[0].node.name]
-        args = dict(zip(first.op.parameters, first.args, strict=True))
+        args = first.named
         for name in group[0].constants:
             args[name] = joined_constant(graph, [each.constants[name] for each in group], kind.axes[name])
         *read, _ = args.values()
@@ -74,7 +74,6 @@ def _replaced(group: list[Linear], uses: Uses) -> Iterator[Node]:
     first = group[0].node.args[0]
     for linear in group:
         x = linear.node.args[0]
-        assert isinstance(x, Tensor)
         if x is not first and uses.readers[x.id] == [linear.node] and not uses.is_output(x):
             yield uses.writer[x.id]
         yield linear.node
@@ -111,9 +110,8 @@ def _linear(node: Node, uses: Uses) -> Linear | None:
     kind = JOINED_OPERATORS.get(node.name)
     if kind is None or node.when is not None:
         return None
-    args = dict(zip(node.op.parameters, node.args, strict=True))
+    args = node.named
     x, out = args.pop("x"), args.pop("out")
-    assert isinstance(x, Tensor) and isinstance(out, Tensor)
     constants = {name: arg for name in kind.axes if isinstance(arg := args.pop(name), Tensor)}
     columns = out.max_shape[-1:]  # empty in a damaged program: passes run before rules check the shapes
     whole = [n % 4 for n in columns] == [0] and all(

@@ -5,11 +5,9 @@ The weight [out, in / groups, kernel..] is permuted to [in / groups, kernel.., o
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pteron.compiler.ir.constants import permuted_constant
 from pteron.compiler.ir.values import Constant, Folded, Graph, Node, Tensor, ValueId
-from pteron.compiler.passes.edit import Replacement, Uses, rebuild
+from pteron.compiler.passes.edit import Replacement, Uses, growable, rebuild
 
 CONVOLUTION, CLAMPED = "aten.convolution.default", "et_vk.conv_with_clamp.default"
 PACKED = "pteron.packed_convolution"
@@ -17,7 +15,7 @@ PACKED = "pteron.packed_convolution"
 
 def fuse(graph: Graph) -> Graph:
     uses = Uses(graph)
-    graph = replace(graph, values=list(graph.values))
+    graph = growable(graph)
     packed: dict[ValueId, Tensor] = {}  # convolutions may share a weight
     replacements: dict[int, Replacement] = {}
     for node in graph.nodes:

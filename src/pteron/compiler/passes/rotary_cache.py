@@ -5,8 +5,6 @@ Without the pass, one kernel (see `ops/rotary_attention.py`) is four. The attent
 
 from __future__ import annotations
 
-from typing import Any
-
 from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ir.values import Graph, Node, Tensor
 from pteron.compiler.passes.edit import Replacement, Uses, rebuild
@@ -32,8 +30,8 @@ def fuse(graph: Graph) -> Graph:
         rotary = _rotary_before(sdpa, uses)
         if rotary is None:
             continue
-        q, k, cos, sin, *row, (turned, _) = _args(rotary)
-        _, _, v, key_cache, value_cache, start_pos, _, *how, out = _args(sdpa)
+        q, k, cos, sin, *row, (turned, _) = rotary.args
+        _, _, v, key_cache, value_cache, start_pos, _, *how, out = sdpa.args
         how = [*how, None, None][:6]  # ExecuTorch's operator has no window and no soft-cap
         caches = (key_cache, value_cache, start_pos)
         args = (q, k, v, cos, sin, row[0] if row else None, *caches, *how)
@@ -41,15 +39,11 @@ def fuse(graph: Graph) -> Graph:
     return rebuild(graph, replacements)
 
 
-def _args(node: Node) -> tuple[Any, ...]:
-    return node.args
-
-
 def _rotary_before(sdpa: Node, uses: Uses) -> Node | None:
     """The rotary embedding that computes the queries and keys of a node. None if the two cannot be fused."""
     if sdpa.name not in SDPA or sdpa.when is not None:
         return None
-    turned_q, turned_k, _, key_cache, value_cache, *_ = _args(sdpa)
+    turned_q, turned_k, _, key_cache, value_cache, *_ = sdpa.args
     rotary = uses.writer.get(turned_q.id)
     if rotary is None or rotary.name not in ROTARY or rotary.when is not None:
         return None
@@ -57,7 +51,7 @@ def _rotary_before(sdpa: Node, uses: Uses) -> Node | None:
     still = all(uses.is_settled(t) for t in (*rotary.reads, *results) if isinstance(t, Tensor))
     fits = (
         results == [turned_q, turned_k]
-        and len(_args(rotary)[2].max_shape) == 2  # the table has no batch dimension
+        and len(rotary.args[2].max_shape) == 2  # the table has no batch dimension
         and all(uses.readers[t.id] == [sdpa] and not uses.is_output(t) for t in results)
         # Keys are rounded once, to the cache's dtype. Without fusion they are rounded to their own dtype too.
         and turned_k.dtype in (DType.float32, key_cache.dtype)

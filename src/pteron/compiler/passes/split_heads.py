@@ -6,12 +6,11 @@ copies. With three outputs, each is a view [B, S, H, D] and a permutation, which
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pteron.compiler.ir.dtypes import DType
-from pteron.compiler.ir.values import Graph, Node, Shape, Tensor, ValueId
-from pteron.compiler.passes.edit import Replacement, Uses, rebuild
+from pteron.compiler.ir.values import Graph, Node
+from pteron.compiler.passes.edit import Replacement, Uses, growable, rebuild
 
 LINEAR, VIEW, PERMUTE = "aten.linear.default", "aten.view_copy.default", "aten.permute_copy.default"
 SLICE, SQUEEZE = "aten.slice_copy.Tensor", "aten.squeeze_copy.dims"
@@ -27,7 +26,7 @@ class ThreeHeads(NamedTuple):
 
 
 def fuse(graph: Graph) -> Graph:
-    graph = replace(graph, values=list(graph.values))
+    graph = growable(graph)
     uses = Uses(graph)
     replacements: dict[int, list[Replacement]] = {}
     for node in graph.nodes:
@@ -35,15 +34,12 @@ def fuse(graph: Graph) -> Graph:
         if split is None:
             continue
         view, permute, parts = split
-        linear_args: tuple[Any, ...] = node.args
-        view_args: tuple[Any, ...] = view.args
-        *read, y = linear_args
-        _, sizes, viewed = view_args
+        *read, y = node.args
+        _, sizes, viewed = view.args
         shape = (*viewed.max_shape[:2], *viewed.max_shape[3:])
-        outs = [
-            _value(graph, f"{y.name}.{n}", (*y.max_shape[:-1], shape[2] * shape[3])) for n in range(PARTS)
-        ]
-        rows = [_value(graph, f"{viewed.name}.{n}", shape) for n in range(PARTS)]
+        flat = (*y.max_shape[:-1], shape[2] * shape[3])
+        outs = [graph.tensor(DType.float32, flat, f"{y.name}.{n}") for n in range(PARTS)]
+        rows = [graph.tensor(DType.float32, shape, f"{viewed.name}.{n}") for n in range(PARTS)]
         replacements[node.index] = [Replacement("pteron.linears", (*read, tuple(outs)), (node,))]
         gone = (permute, view, *(each for part in parts for each in part))
         replacements[permute.index] = [
@@ -59,25 +55,19 @@ def fuse(graph: Graph) -> Graph:
     return rebuild(graph, replacements)
 
 
-def _value(graph: Graph, name: str, shape: Shape) -> Tensor:
-    made = Tensor(ValueId(len(graph.values)), DType.float32, shape, name)
-    graph.values.append(made)
-    return made
-
-
 def _split_after(linear: Node, uses: Uses) -> ThreeHeads | None:
     view = _only_reader(linear, VIEW, uses)
     permute = None if view is None else _only_reader(view, PERMUTE, uses)
     if view is None or permute is None:
         return None
-    made: Any = view.writes[0]
-    order: Any = permute.args[1]
+    _, sizes, made = view.args
+    _, order, permuted = permute.args
     if len(made.max_shape) != 5 or made.max_shape[2] != PARTS or tuple(order) != (2, 0, 3, 1, 4):
         return None
-    if made.dtype is not DType.float32 or made.max_shape[4] % 4 or view.args[1][2] != PARTS:  # type: ignore[index]
+    if made.dtype is not DType.float32 or made.max_shape[4] % 4 or sizes[2] != PARTS:
         return None
-    slices: list[Any] = uses.readers[permute.writes[0].id]
-    if len(slices) != PARTS or uses.is_output(permute.writes[0]):  # type: ignore[arg-type]
+    slices = uses.readers[permuted.id]
+    if len(slices) != PARTS or uses.is_output(permuted):
         return None
     parts = []
     for n, each in enumerate(sorted(slices, key=lambda each: each.index)):
@@ -91,9 +81,6 @@ def _split_after(linear: Node, uses: Uses) -> ThreeHeads | None:
 
 
 def _only_reader(node: Node, name: str, uses: Uses) -> Node | None:
-    (result,) = node.writes
-    readers = uses.readers[result.id]
-    if len(readers) != 1 or readers[0].name != name or readers[0].when is not None:
-        return None
-    settled = isinstance(result, Tensor) and uses.is_settled(result) and not uses.is_output(result)
-    return readers[0] if settled else None
+    result = node.args[-1]
+    reader = uses.only_reader(result)
+    return reader if reader is not None and reader.name == name and uses.is_settled(result) else None

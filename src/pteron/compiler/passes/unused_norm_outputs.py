@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pteron.compiler.ir.values import Graph
 from pteron.compiler.passes.edit import Replacement, Uses, rebuild
 
@@ -20,7 +18,7 @@ def fuse(graph: Graph) -> Graph:
         name = WITHOUT_STATISTICS.get(node.name)
         if name is None:
             continue
-        outs: Any = node.args[-1]
+        outs = node.args[-1]
         if not any(uses.readers[t.id] or uses.is_output(t) for t in outs[1:]):
             replacements[node.index] = Replacement(name, (*node.args[:-1], outs[0]), (node,))
     return rebuild(graph, replacements)

@@ -5,13 +5,11 @@ These are four times as large.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ir.values import Graph, Node, Tensor, ValueId, WinogradFilters, numel
 from pteron.compiler.ir.winograd import FACTORS
 from pteron.compiler.ops.winograd import ALL, LAYOUT, tiles_of
-from pteron.compiler.passes.edit import Replacement, Uses, rebuild
+from pteron.compiler.passes.edit import Replacement, Uses, growable, rebuild
 
 CONVOLUTIONS = ("pteron.packed_convolution", "pteron.convolution_with_epilogue")
 MIN_CHANNELS = 32  # in and out: with fewer, the transforms take longer than they save
@@ -21,14 +19,13 @@ MAX_NBYTES = 2**27  # of transformed images: every WebGPU device can bind this m
 
 def fuse(graph: Graph) -> Graph:
     uses = Uses(graph)
-    graph = replace(graph, values=list(graph.values))
+    graph = growable(graph)
     made: dict[ValueId, Tensor] = {}
     replacements: dict[int, Replacement] = {}
     for node in graph.nodes:
         if not _suits(node, uses):
             continue
         x, weight, *rest = node.args
-        assert isinstance(weight, Tensor)
         if weight.id not in made:
             ins, _, _, outs = weight.max_shape
             shape = (ins, FACTORS, FACTORS, outs)
@@ -43,9 +40,8 @@ def _suits(node: Node, uses: Uses) -> bool:
     if node.name not in CONVOLUTIONS:
         return False
     x, weight, bias, stride, _, dilation, groups, *_, out = node.args
-    assert isinstance(x, Tensor) and isinstance(weight, Tensor) and isinstance(out, Tensor)
     tensors = [t for t in (x, weight, bias, out) if isinstance(t, Tensor)]
-    ones = {*stride, *dilation, groups}  # type: ignore[misc]
+    ones = {*stride, *dilation, groups}
     if weight.max_shape[1:-1] != (3, 3) or ones != {1} or {t.dtype for t in tensors} != {DType.float32}:
         return False
     if weight.constant is None or weight.layout or not uses.is_settled(weight):

@@ -22,7 +22,7 @@ def kernel_integers(graph: Graph) -> frozenset[ValueId]:
     return frozenset(
         value.id
         for node in graph.nodes
-        for name, arg in zip(node.op.parameters, node.args, strict=True)
+        for name, arg in node.named.items()
         if name in node.op.uniforms
         for value in values_in(arg)
     )

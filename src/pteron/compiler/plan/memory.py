@@ -51,7 +51,7 @@ def _alias_pair(node: Node) -> tuple[Tensor, Tensor] | None:
     """The (source, out) of a node whose output has the same bytes as one of its arguments."""
     if node.op.alias is None:
         return None
-    source, out = node.args[node.op.parameters.index(node.op.alias)], node.args[-1]
+    source, out = node.named[node.op.alias], node.args[-1]
     if isinstance(source, Tensor) and isinstance(out, Tensor) and source.dtype == out.dtype:
         return source, out
     return None

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pteron.compiler.ir.row_rules import MixesRows, RowArguments, RowWise, Segmented
 from pteron.compiler.ir.values import Arg, Graph, Node, SymInt, Tensor, Value, ValueId, numel, values_in
@@ -155,7 +155,7 @@ class _Analyst:
         return self._visit_row_wise(node, node.op.rows)
 
     def _visit_integers(self, node: Node) -> Kind:
-        args: Any = node.args
+        args = node.args
         result: Sum | None = None
         match node.name:
             case "sym_size.int" | "aten::sym_size.int":
@@ -213,7 +213,7 @@ class _Analyst:
 
     def _visit_slice(self, node: Node) -> Kind | None:
         """A part of a table from the position on, or the last row."""
-        x, dim, start, end, step, out = _args(node)
+        x, dim, start, end, step, out = node.args
         dim %= max(len(x.max_shape), 1)
         if self._dim(x) == dim:
             is_open = (isinstance(end, int) and end >= OPEN_END) or end is None or self._sum(end) == S
@@ -227,7 +227,7 @@ class _Analyst:
 
     def _visit_select(self, node: Node) -> Kind | None:
         """The last row. The dimension before it, which has size 1, then has the rows of the sequences."""
-        x, dim, index, out = _args(node)
+        x, dim, index, out = node.args
         dim %= max(len(x.max_shape), 1)
         if self._dim(x) != dim or not self._is_last(index) or dim == 0:
             return None
@@ -249,7 +249,7 @@ class _Analyst:
 
     def _visit_add(self, node: Node) -> Kind | None:
         """0, 1, .. S - 1 plus the position: the position of each row."""
-        a, b, alpha, out = _args(node)
+        a, b, alpha, out = node.args
         ids = {a.id, b.id}
         if not (ids & self._offsets and ids & self.found.positions) or alpha != 1 or len(out.max_shape) != 1:
             return None
@@ -287,7 +287,7 @@ class _Analyst:
     def _check_states(self, node: Node) -> None:
         rule = node.op.rows
         caches = rule.caches if isinstance(rule, Segmented) else ()
-        for name, arg in zip(node.op.parameters, node.args, strict=True):
+        for name, arg in node.named.items():
             if name not in caches and any(v.id in self._states for v in values_in(arg)):
                 raise MixesRows(f"it uses a state of the program in `{name}`, which is not a KV cache")
 
@@ -314,10 +314,6 @@ _SPECIAL: dict[str, Callable[[_Analyst, Node], Kind | None]] = {
     "aten.arange.start_step": _Analyst._visit_arange,
     "aten.add.Tensor": _Analyst._visit_add,
 }
-
-
-def _args(node: Node) -> tuple[Any, ...]:
-    return node.args
 
 
 def _tensors(values: tuple[Value, ...]) -> list[Tensor]:

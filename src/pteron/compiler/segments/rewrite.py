@@ -118,15 +118,14 @@ class _Rewriter:
         if kind is Kind.SEGMENTED:
             self._rewrite_segmented(node)
         elif kind is Kind.LAST:
-            args: Any = node.args
-            self._view(self._last_of(args[0], node), args[-1], node)
+            self._view(self._last_of(node.args[0], node), node.args[-1], node)
         elif kind is Kind.ROW_WISE and any(value.id in self._changed for value in node.writes):
             self._rewrite_tail(node)
         else:
             self._add(node.name, node.args, node)
 
     def _rewrite_segmented(self, node: Node) -> None:
-        rule, args = node.op.rows, list[Any](node.args)
+        rule, args = node.op.rows, list(node.args)
         if isinstance(rule, Segmented):
             args[node.op.parameters.index(rule.at)] = (self._slots, self._positions, self._few, self._tiles)
             self._add(rule.twin, args, node)

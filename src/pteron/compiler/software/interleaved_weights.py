@@ -14,9 +14,9 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from pteron.compiler.ir.constants import can_take_rows, permuted_constant
-from pteron.compiler.ir.values import Arg, Constant, Graph, Joined, Node, Shape, Tensor
+from pteron.compiler.ir.values import Constant, Graph, Joined, Node, Shape, Tensor
 from pteron.compiler.ops.affine import INTERLEAVED
-from pteron.compiler.passes.edit import Replacement, rebuild
+from pteron.compiler.passes.edit import Replacement, growable, rebuild
 
 Q4 = ("et_vk.linear_q4gsw.default", "pteron.linears_q4gsw")
 LINEARS = ("pteron.linear_affine.default", "pteron.linears_affine", *Q4)
@@ -26,7 +26,7 @@ COLUMNS = 4
 
 
 def fuse(graph: Graph) -> Graph:
-    graph = replace(graph, values=list(graph.values))
+    graph = growable(graph)
     readers: dict[Hashable, list[Node]] = defaultdict(list)
     for node in graph.nodes:
         for value in dict.fromkeys(node.reads):
@@ -53,19 +53,13 @@ def _bytes_of(tensor: Tensor) -> Hashable:
     return constant.data if isinstance(constant, Constant) else constant
 
 
-def _arg(node: Node, name: str) -> Arg:
-    return node.args[node.op.parameters.index(name)]
-
-
 def _weights(node: Node) -> Tensor:
-    weights = _arg(node, "weights")
-    assert isinstance(weights, Tensor)
+    weights: Tensor = node.named["weights"]
     return weights
 
 
 def _bits(node: Node) -> int:
-    bits = 4 if node.name in Q4 else _arg(node, "bits")
-    assert isinstance(bits, int)
+    bits: int = 4 if node.name in Q4 else node.named["bits"]
     return bits
 
 
@@ -82,11 +76,10 @@ def _suits(node: Node) -> bool:
     """Whether kernels can read the weights interleaved: codes of one plane, and whole pairs of parts."""
     if node.name not in (*LINEARS, EMBEDDING) or _bits(node) not in (4, 8):
         return False
-    if "table" in node.op.parameters and _arg(node, "table") is not None:
+    if node.named.get("table") is not None:
         return False
     row = node.args[-1] if node.name == EMBEDDING else node.args[0]
-    group = _arg(node, "group_size")
-    assert isinstance(row, Tensor) and isinstance(group, int)
+    group = node.named["group_size"]
     depth = row.max_shape[-1] if row.max_shape else 0
     whole = group > 0 and group % (2 * PART) == 0 and depth > 0 and depth % group == 0
     weights = _weights(node)
