@@ -120,7 +120,7 @@ class Check:
         said = _python("pytest", "-q", "-rfEp", "-k", " or ".join(words), *TESTS)
         print(f"      {said[-1]}")
         if not any(" tests/ops/" in line for line in said):
-            yield f"no test in tests/ops has {base} in its name: compare it with torch there (check_rule)"
+            yield f"torch has no {base}: add a test with its name to tests/ops, with a reference (check_rule)"
         yield from (problem for problem in said if problem.startswith(("FAILED", "ERROR")))
 
 

@@ -56,7 +56,9 @@ def test_wide_words_are_for_bindings_that_are_moved_in_quads(monkeypatch: pytest
     body = (
         "quads_put(0u, halves_quad(0u) + quads_at(5u) + elements_at(0u)); stores_set(1u, stores_quad(0u).x);"
     )
-    monkeypatch.setattr(kernels, "_read", lambda name: "".join(declared) + body if name == "moves" else "")
+    real = kernels._read
+    text = "".join(declared) + body
+    monkeypatch.setattr(kernels, "_read", lambda name: text if name == "moves" else real(name))
     kernel = kernels.load("moves")
     dtypes = dict.fromkeys(names, DType.float32) | {"halves": DType.float16}
     words = {name: f"alias {name}_word = vec2<u64>;" for name in names}

@@ -164,7 +164,7 @@ for name, function in {"bitwise_left_shift": np.left_shift, "bitwise_right_shift
     case(f"{name}.Tensor", lambda n: [X(n, 7, draw=whole(0, 99)), X(7, draw=whole(0, 5))], function, INTEGERS,
          (DType.int32,))  # fmt: skip
     case(f"{name}.Tensor", lambda n: [X(n, 7), X(n, 7, draw=whole(0, 64))], function, INT64, INT64)
-sample("__lshift__.Tensor __rshift__.Tensor", lambda n: [X(n, 3), X(3), X(n, 3)], INTEGERS)
+sample("__lshift__.Tensor __rshift__.Tensor", lambda n: [X(n, 3), X(3, draw=whole(0, 7)), X(n, 3)], INTEGERS)
 sample(variants("bitwise_and bitwise_or bitwise_xor", "Scalar"), lambda n: [X(n, 3), 2, X(n, 3)], WHOLE)
 sample(variants("bitwise_left_shift bitwise_right_shift",
        "Tensor_Scalar") + " __lshift__.Scalar __rshift__.Scalar", lambda n: [X(n, 3), 2, X(n, 3)],

@@ -61,6 +61,18 @@ class OperatorEntry:
         assert self.reference is not None
         return computed(self.reference, drawn)
 
+    def drawn(self, size: int, dtype: DType) -> tuple[list[Any], list[Any]]:
+        """The inputs of a call of `graph`, and all arguments with arrays in them, but no output."""
+        args = self.arguments(size, dtype)[:-1]
+        drawn = Drawing(dtype).all(args)
+        leaves = zip(found(args, LEAVES), found(drawn, (np.ndarray, Position)), strict=True)
+        inputs = [
+            x.value if isinstance(x, Position) else x
+            for leaf, x in leaves
+            if isinstance(leaf, Position) or not leaf.fixed
+        ]
+        return inputs, drawn
+
     def graph(self, dtype: DType, contents: Contents | None = None) -> Graph:
         """A program with one node, for arguments up to the largest size."""
         return one_node(self.op, self.arguments(max(self.sizes), dtype), dtype, contents)
@@ -134,14 +146,7 @@ class Case:
 
     def call(self, size: int) -> tuple[list[Any], list[Array]]:
         """The inputs of a call, and the expected results."""
-        args = self.entry.make(size)
-        drawn = Drawing(self.dtype).all(args)
-        arrays = found(drawn, (np.ndarray, Position))
-        inputs = [
-            x.value if isinstance(x, Position) else x
-            for leaf, x in zip(found(args, LEAVES), arrays, strict=True)
-            if isinstance(leaf, Position) or not leaf.fixed
-        ]
+        inputs, drawn = self.entry.drawn(size, self.dtype)
         results = self.entry.expected(drawn)
         return inputs, [x.astype(_stored(x, self.dtype).label) for x in results]
 

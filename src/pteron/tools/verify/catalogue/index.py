@@ -14,11 +14,11 @@ from pteron.tools.verify.catalogue.types import ANY, BYTES, F32, FLOATS, HALVES,
 
 case("embedding", lambda n: [W(9, 6), At(9, n), -1, False, False], lambda table, rows, *_: table[rows],
      tried=HALVES)  # fmt: skip
-sample("embedding", lambda n: [C(9, 6, dtype=DType.float16), I(n), -1, False, False, F(n, 6)])
+sample("embedding", lambda n: [C(9, 6, dtype=DType.float16), At(9, n), -1, False, False, F(n, 6)])
 case("pteron.part_index", lambda n: [At(12, n), 4, 5, 12],
      lambda rows, first, count, _: np.clip(rows - first, 0, count - 1))  # fmt: skip
 case("index_select", lambda n: [X(4, 9), 1, At(9, n)], lambda x, dim, rows: np.take(x, rows, dim), ANY)
-sample("index_select", lambda n: [X(9, 3), 0, I(n), X(n, 3)], ANY)
+sample("index_select", lambda n: [X(9, 3), 0, At(9, n), X(n, 3)], ANY)
 case("gather", lambda n: [X(9, 3), 0, At(9, n, 3), False],
      lambda x, dim, rows, _: np.take_along_axis(x, rows, dim), ANY)  # fmt: skip
 case("index.Tensor", lambda n: [X(9, 4), [At(9, n), At(4, n)]], lambda x, at: x[at], ANY)
@@ -38,7 +38,9 @@ def put(x: Array, index: Any, source: Array) -> Array:
 
 
 def distinct(random: np.random.Generator, shape: Shape) -> Array:
-    return random.permutation(9)[: shape[0]]
+    """Indices below 9. Along the first dimension, no two are equal."""
+    places = np.broadcast_to(np.arange(9).reshape(9, *[1] * (len(shape) - 1)), (9, *shape[1:]))
+    return random.permuted(places, axis=0)[: shape[0]]
 
 
 case("index_put", lambda n: [X(9, 4), [At(9, n)], X(n, 4), True],
@@ -47,11 +49,12 @@ case("index_put", lambda n: [X(9, 4), [I(n, draw=distinct)], X(n, 4), False],
      lambda x, at, source, _: put(x, at[0], source), SUMMED)  # fmt: skip
 case("scatter_add", lambda n: [X(9, 3), 0, At(9, n, 3), X(n, 3)],
      lambda x, _, at, source: added(x, (at, np.arange(3)), source), SUMMED)  # fmt: skip
-sample("scatter.src et_vk.scatter_src_unique", lambda n: [X(9, 3), 0, I(n, 3), X(n, 3), X(9, 3)], NUMBERS)
-sample("scatter.value", lambda n: [X(9, 3), 0, I(n, 3), 2, X(9, 3)], NUMBERS)
+sample("scatter.src et_vk.scatter_src_unique",
+       lambda n: [X(9, 3), 0, I(n, 3, draw=distinct), X(n, 3), X(9, 3)], NUMBERS)  # fmt: skip
+sample("scatter.value", lambda n: [X(9, 3), 0, I(n, 3, draw=distinct), 2, X(9, 3)], NUMBERS)
 for reduce in ("sum", "prod", "amax", "amin"):
     sample("scatter_reduce.two",
-           lambda n, r=reduce: [X(9, 3), 0, I(n, 3), X(n, 3), r, True, X(9, 3)], SUMMED)  # fmt: skip
+           lambda n, r=reduce: [X(9, 3), 0, At(9, n, 3), X(n, 3), r, True, X(9, 3)], SUMMED)  # fmt: skip
 
 # -- results whose length depends on data: everything is chosen, so they have their largest length ---------
 
