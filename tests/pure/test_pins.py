@@ -81,6 +81,20 @@ def test_every_package_takes_this_python(name: str, python: str) -> None:
         missing(f"no package of requirements/{name}.txt is installed")
 
 
+@pytest.mark.parametrize("name", ["llm", "llm-models", "dev", "dev-models"])
+def test_every_pin_is_locked(name: str) -> None:
+    """The lock has the same versions, each with the hash of a file."""
+    entries = (ROOT / "requirements" / f"{name}.lock").read_text("utf-8").replace("\\\n", "").splitlines()
+    hashed = {Requirement(entry.partition("--hash=sha256:")[0]) for entry in entries if "--hash" in entry}
+    assert len(hashed) == len(entries), "an entry has no hash: run `make lock`"
+    wanted = {line for line in lines(name) if line.name != "torch"}  # it has other files for CPUs
+
+    def named(requirements: set[Requirement]) -> set[tuple[str, str]]:
+        return {(canonicalize_name(each.name), str(each.specifier)) for each in requirements}
+
+    assert named(hashed) == named(wanted), "run `make lock`"
+
+
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("name", SETS)
 def test_what_a_package_needs_is_pinned(name: str, python: str) -> None:
