@@ -8,7 +8,7 @@ from typing import Any
 
 from pteron.compiler.ir.checks import OpError
 from pteron.compiler.ir.dtypes import DType
-from pteron.compiler.ir.values import Arg, Constant, Shape, Tensor
+from pteron.compiler.ir.values import Arg, Constant, Shape, Tensor, numel
 from pteron.compiler.lower.builder import CAST, VIEW
 from pteron.compiler.lower.xnnpack_values import NCHW, Held, XnnValues, plain
 from pteron.compiler.ops.shapes import broadcast
@@ -242,6 +242,32 @@ class XnnInlining(XnnValues):
         args: list[Arg] = [x, kernel, stride, padding, dilation, False]
         self.make(node.output_id, "aten.max_pool2d.default", args, out, NCHW)
 
+    def _argmax_pooling(self, node: xnn.ArgMaxPooling2d) -> None:
+        """The largest element of each window, and its place: a window is counted column by column."""
+        if any((node.padding_top, node.padding_right, node.padding_bottom, node.padding_left)):
+            raise UnsupportedError("its windows have padding")
+        x, height, width = self.nchw(node.input_id), node.pooling_height, node.pooling_width
+        if not height or not width:
+            raise FormatError(f"{self._origin}: its windows have {height} x {width} elements")
+        channels, rows, columns = x.max_shape[1], x.max_shape[2] // height, x.max_shape[3] // width
+        x = self._cut(self._cut(x, 2, 0, rows * height), 3, 0, columns * width)
+        split = self._viewed(x, (-1, channels, rows, height, columns, width))
+        windows = self._viewed(
+            self.permuted(split, (0, 1, 2, 4, 5, 3)), (-1, channels, rows, columns, height * width)
+        )
+        outs = tuple(self.result(index, NCHW) for index in (node.output_value_id, node.output_index_id))
+        self.node("aten.max.dim", [windows, -1, False, outs])
+        for index, out in zip((node.output_value_id, node.output_index_id), outs, strict=True):
+            self.held[index] = Held(out, NCHW)
+
+    def _viewed(self, x: Tensor, size: Shape) -> Tensor:
+        """x in another shape. One size may be -1: what is left."""
+        rest = numel(tuple(n for n in size if n != -1))
+        shape = tuple(numel(x.max_shape) // max(rest, 1) if n == -1 else n for n in size)
+        made = self.lowering.tensor(x.dtype, shape, f"{x.name}.view")
+        self.node(VIEW, [x, size, made])
+        return made
+
     def _average_pooling(self, node: xnn.AvgPooling2d) -> None:
         kernel, stride = _window(node)
         out = self.result(node.output_id, NCHW)
@@ -280,13 +306,18 @@ class XnnInlining(XnnValues):
         self._check_rank(held, node.offsets, node.sizes)
         x = held.tensor
         for place, dim in enumerate(held.order):
-            start, size = node.offsets[dim], node.sizes[dim]
-            if start or size < x.max_shape[place]:
-                shape = (*x.max_shape[:place], min(size, x.max_shape[place]), *x.max_shape[place + 1 :])
-                cut = self.lowering.tensor(x.dtype, shape, f"{x.name}[{start}:{start + size}]")
-                self.node("aten.slice_copy.Tensor", [x, place, start, start + size, 1, cut])
-                x = cut
+            x = self._cut(x, place, node.offsets[dim], node.sizes[dim])
         self.held[node.output_id] = Held(self._clamped(x), held.order)
+
+    def _cut(self, x: Tensor, dim: int, start: int, size: int) -> Tensor:
+        """A part of x along a dimension."""
+        most = x.max_shape[dim]
+        if not start and size >= most:
+            return x
+        shape = (*x.max_shape[:dim], min(size, most), *x.max_shape[dim + 1 :])
+        cut = self.lowering.tensor(x.dtype, shape, f"{x.name}[{start}:{start + size}]")
+        self.node("aten.slice_copy.Tensor", [x, dim, start, start + size, 1, cut])
+        return cut
 
     def _pad(self, node: xnn.StaticConstantPad) -> None:
         held = self.read(node.input_id)
@@ -352,6 +383,7 @@ _KINDS: dict[type, Callable[[XnnInlining, Any], None]] = {
     xnn.DepthwiseConv2d: XnnInlining._convolution,
     xnn.ConvTranspose2d: XnnInlining._convolution,
     xnn.MaxPooling2d: XnnInlining._max_pooling,
+    xnn.ArgMaxPooling2d: XnnInlining._argmax_pooling,
     xnn.AvgPooling2d: XnnInlining._average_pooling,
     xnn.GlobalAvgPooling2d: XnnInlining._global_average,
     xnn.StaticResizeBilinear2D: XnnInlining._resize,

@@ -17,7 +17,7 @@ from typing import Any
 
 from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ir.values import Arg, Constant, Tensor, ValueId
-from pteron.compiler.lower.builder import CAST
+from pteron.compiler.lower.builder import CAST, VIEW
 from pteron.compiler.lower.xnnpack_nodes import TRANSPOSED_WEIGHT, XnnInlining, equal_padding
 from pteron.compiler.lower.xnnpack_values import NCHW, Held, plain
 from pteron.compiler.ops.elementwise import nearest_f32
@@ -31,7 +31,6 @@ QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
 DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 CHOOSE = "quantized_decomposed.choose_qparams_per_token_asymmetric.default"
 LOW, HIGH, CHAR = -128, 127, ScalarType.CHAR
-EPS = 2.0**-23  # the smallest scale
 
 # Values whose elements are codes, and how the codes are stored.
 CODES = {
@@ -40,6 +39,8 @@ CODES = {
     XnnDataType.QCINT4: DType.uint8,
     XnnDataType.QBINT4: DType.uint8,
 }
+# Quantized when it is computed. The packed type has an order of elements that XNNPACK chooses.
+DYNAMIC = (XnnDataType.QDINT8, XnnDataType.QPINT8)
 # These move elements, so they work on codes as they are.
 MOVES = (
     xnn.StaticTranspose,
@@ -189,7 +190,7 @@ class QuantizedInlining(XnnInlining):
 
     def _convert(self, node: xnn.Convert) -> None:
         given, wanted = self._type(node.input_id), self._type(node.output_id)
-        if wanted is XnnDataType.QDINT8:
+        if wanted in DYNAMIC:
             self._dynamic[node.output_id] = self.read(node.input_id)
         elif wanted is XnnDataType.QINT8 and given is XnnDataType.QINT8:
             with self._floats():
@@ -280,14 +281,14 @@ class QuantizedInlining(XnnInlining):
 
     def _product(self, node: xnn.FullyConnected | xnn.Filters2d) -> None:
         given = self._type(node.input1_id)
-        if given not in (XnnDataType.QDINT8, XnnDataType.QINT8):
+        if given not in (*DYNAMIC, XnnDataType.QINT8):
             raise UnsupportedError(f"its input is {given.name.lower()}, its weights are quantized")
         if isinstance(node, xnn.FullyConnected):
             if node.flags & TRANSPOSED_WEIGHT:
                 raise UnsupportedError("its weights are transposed")
-            lower = self._dynamic_linear if given is XnnDataType.QDINT8 else self._static_linear
+            lower = self._dynamic_linear if given in DYNAMIC else self._static_linear
             lower(node)
-        elif given is XnnDataType.QDINT8:
+        elif given in DYNAMIC:
             self._dynamic_convolution(node)
         else:
             self._static_convolution(node)
@@ -336,11 +337,13 @@ class QuantizedInlining(XnnInlining):
         height, width = node.kernel_height, node.kernel_width
         name = "et_vk.q8ta_conv2d.default"
         shape: tuple[int, ...] = (channels, height * width * node.group_input_channels)
-        if isinstance(node, xnn.DepthwiseConv2d):
-            if node.group_output_channels != 1:
-                raise UnsupportedError("it computes several outputs of each channel")
+        if not isinstance(node, xnn.DepthwiseConv2d):
+            filters = self.lowering.tensor(DType.int8, shape, weight.name, weight.constant)
+        elif node.group_output_channels == 1:
             name, shape = "et_vk.q8ta_conv2d_dw.default", (height, width, channels)
-        filters = self.lowering.tensor(DType.int8, shape, weight.name, weight.constant)
+            filters = self.lowering.tensor(DType.int8, shape, weight.name, weight.constant)
+        else:
+            filters = self._viewed(self.permuted(weight, (3, 1, 2, 0)), shape)
         padding = equal_padding(node)
         window: list[Arg] = [(height, width), (node.subsampling_height, node.subsampling_width), padding]
         if isinstance(node, xnn.ConvTranspose2d):
@@ -416,22 +419,27 @@ class QuantizedInlining(XnnInlining):
         self.held[node.output_id] = Held(self._clamped(out), plain(out).order)
 
     def _dynamic_convolution(self, node: xnn.Filters2d) -> None:
-        """An image is quantized as a whole. The weights are dequantized."""
-        held = self._dynamic_input(node.input1_id)
-        x = held.tensor
-        if x.max_shape[held.place(0)] != 1:
-            raise UnsupportedError("it has several images, each of which would get a scale of its own")
-        scale = self.lowering.tensor(DType.float32, (1,), f"{x.name}.scale")
-        zero = self.lowering.tensor(DType.int32, (1,), f"{x.name}.zero")
-        self.node("quantized_decomposed.choose_qparams.tensor", [x, LOW, HIGH, EPS, CHAR, (scale, zero)])
+        """Each image has a scale and a zero point. The weights are dequantized."""
+        x = self.ordered(self._dynamic_input(node.input1_id), NCHW)
+        scales, zeros = self._image_parameters(x)
         codes = self.lowering.tensor(DType.int8, x.max_shape, f"{x.name}.codes")
         made = self.lowering.tensor(x.dtype, x.max_shape, f"{x.name}.rounded")
-        rest: tuple[Arg, ...] = (scale, zero, LOW, HIGH, CHAR)
-        self.node("quantized_decomposed.quantize_per_tensor.tensor", [x, *rest, codes])
-        self.node("quantized_decomposed.dequantize_per_tensor.tensor", [codes, *rest, None, made])
-        self.held[node.input1_id] = Held(made, held.order)
+        rest: tuple[Arg, ...] = (scales, zeros, 0, LOW, HIGH, CHAR)
+        self.node("quantized_decomposed.quantize_per_channel.default", [x, *rest, codes])
+        self.node("quantized_decomposed.dequantize_per_channel.default", [codes, *rest, None, made])
+        self.held[node.input1_id] = Held(made, NCHW)
         self.held[node.filter_id] = plain(self._float_filters(node))
         self._convolution(node)
+
+    def _image_parameters(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The scales [N] and the zero points [N] of N images."""
+        images, *size = x.max_shape
+        count = self.lowering.symint(f"{x.name}.images")
+        self.node("sym_size.int", [x, 0, count])
+        rows = self.lowering.tensor(x.dtype, (images, prod(size)), f"{x.name}.rows")
+        self.node(VIEW, [x, (count, -1), rows])
+        scales, zeros = self._row_parameters(rows)
+        return self._viewed(scales, (-1,)), self._viewed(zeros, (-1,))
 
     def _float_filters(self, node: xnn.Filters2d) -> Tensor:
         weight = self.weights(node.filter_id, 4)

@@ -29,10 +29,12 @@ PERMUTE = "aten.permute_copy.default"
 CLAMP = "aten.clamp.default"
 NCHW = (0, 3, 1, 2)  # the dimension of an NHWC value that each dimension of the tensor is
 
-FLOAT_TYPES = {
+NUMBER_TYPES = {
     XnnDataType.FP32: ("float32", DType.float32),
+    XnnDataType.PFP32: ("float32", DType.float32),  # in an order of elements that XNNPACK chooses
     XnnDataType.FP16: ("float16", DType.float16),
     XnnDataType.BF16: ("bfloat16", DType.bfloat16),
+    XnnDataType.INT32: ("int32", DType.int32),
 }
 
 
@@ -107,9 +109,9 @@ class XnnValues:
 
     def dtype(self, index: int) -> DType:
         code = self.values[index].tensor.datatype
-        if code not in FLOAT_TYPES:
+        if code not in NUMBER_TYPES:
             raise UnsupportedError(f"value {index} has the type {code.name.lower()}")
-        return FLOAT_TYPES[code][1]
+        return NUMBER_TYPES[code][1]
 
     def read(self, index: int) -> Held:
         if index not in self.held:
@@ -130,7 +132,7 @@ class XnnValues:
         tensor = self.values[index].tensor
         dtype = self.dtype(index)
         data = self.delegate.constant(tensor.constant_buffer_idx, self.lowering.file.named_data)
-        host = FLOAT_TYPES[tensor.datatype][0]
+        host = NUMBER_TYPES[tensor.datatype][0]
         return self.lowering.tensor(dtype, tuple(tensor.dims), self._name(index), Constant(data, host))
 
     def optional(self, index: int) -> Held | None:
