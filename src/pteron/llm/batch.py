@@ -116,7 +116,7 @@ class Batch:
         return results
 
     def _run(self, parts: list[Run]) -> list[Seen | Exception]:
-        """What each part saw. If the call fails, each is run alone: only who fails then has failed."""
+        """Return each run's result. If the call fails, they run one by one, and only faulty ones fail."""
         try:
             return [*self._run_together(parts)]
         except Exception as error:

@@ -45,7 +45,7 @@ class Candidates:
 
     @classmethod
     def likely(cls, logits: np.ndarray[Any, Any], k: int) -> Candidates:
-        """A few tokens, among them the k most probable ones and those as probable as the last of these.
+        """Return a small superset of the k most probable tokens and of those that tie with the last of them.
 
         It compares the logits as they are: most of them need not be widened or sorted.
         """
@@ -100,7 +100,7 @@ def greedy(candidates: Candidates) -> Candidates:
 
 
 def top_k(candidates: Candidates, k: int) -> Candidates:
-    """Keep the k most probable tokens, and those as probable as the last of them."""
+    """Keep the k most probable tokens, and those that tie with the last of them."""
     if k >= len(candidates):
         return candidates
     return candidates.keep(candidates.logits >= np.partition(candidates.logits, -k)[-k])

@@ -11,7 +11,7 @@ from typing import Any
 NAMED = ("properties", "$defs", "definitions")  # schemas by name
 LISTED = ("anyOf", "oneOf", "prefixItems")
 ONE = ("items", "additionalProperties")
-# An object with one of these says itself what else it may have, or gets more properties from elsewhere.
+# A schema with one of these says itself which other properties it allows, or gets more from elsewhere.
 OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties", "anyOf", "oneOf", "$ref", "if")
 
 

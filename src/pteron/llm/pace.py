@@ -1,4 +1,4 @@
-"""How many rows of prompts a step may have, so that those who write answers do not wait long."""
+"""Limit the tokens of prompts in a step, so that answers that are being written do not wait long."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Pace:
         self.rows = min(FEWEST, most)
 
     def note(self, rows: int, seconds: float) -> None:
-        """Note what a step with this many rows of prompts took."""
+        """Record the duration of a step with this many rows of prompts."""
         if rows < self.rows:
             return
         self._seconds.append(seconds)

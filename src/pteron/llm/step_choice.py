@@ -25,8 +25,8 @@ class StepLimits(NamedTuple):
 def rows_of_step(wanted: Sequence[int], limits: StepLimits) -> list[int]:
     """How many rows of each conversation are in the next step. 0: none, it waits for a later step.
 
-    wanted: the number of rows that each can run. Who writes an answer wants one row, and who reads a prompt
-        wants the rest of it. Who has waited the longest is first.
+    wanted: the number of rows that each can run: one for a conversation that writes an answer, the rest of
+        the prompt for one that reads it. The one that has waited the longest is first.
 
     Conversations are served in this order. One row for an answer is always given while the step has room.
     A prompt gets all it wants, but leaves one row for every answer, and all prompts together get at most

@@ -149,7 +149,7 @@ class _Freezer:
         return (port.value for port in self.graph.inputs if isinstance(port.value, Tensor))
 
     def _ranges(self) -> Iterator[list[int]]:
-        """(integer, low, high, text): where the plans are valid. Of equal ranges, the first node speaks."""
+        """(integer, low, high, message): where the plans are valid. The first node with a range speaks."""
         seen = set()
         for node, planned in zip(self.graph.nodes, self.live.plans, strict=True):
             assert planned is not None

@@ -80,7 +80,9 @@ def live_points(
                 raise _too_many(live, axes, integers.planning)
             yield changes
     if not accepted:
-        raise InputError("the program accepts none of the stated sizes: state others, or none to freeze all")
+        raise InputError(
+            "the program accepts none of the stated sizes: give others, or leave them out to freeze all"
+        )
 
 
 def choose_axes(live: LiveGraph, stated: Stated | None) -> list[Axis]:

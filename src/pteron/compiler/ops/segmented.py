@@ -140,7 +140,7 @@ def _part(rows: Operands, name: str, table: LiveTensor, batch: int, length: int)
 
 
 def attention_work(keys: str, values: str) -> WorkRule:
-    """Positions are known only on the GPU: half of the capacity is taken for the number of keys."""
+    """Estimate the work with half-full caches: the positions are known only on the GPU."""
 
     def work(call: LiveArguments) -> Work:
         q, cache = call["q"], call[keys]

@@ -184,8 +184,10 @@ class Pattern:
     # -- the result -----------------------------------------------------------------------------------
 
     def _output(self, product: Node, shape: Shape, may_swap: bool) -> tuple[bool, list[Node], Tensor]:
-        """Whether the result is by sequence, the nodes that only move its elements, and the last of these's
-        output. Permutations that cancel out are among these nodes."""
+        """Find whether the result is by sequence, the nodes after it that only move it, and their output.
+
+        Permutations that cancel out are among these nodes.
+        """
         view = self._only_reader(product)
         _require(view is not None and view.name == VIEW and view.args[-1].max_shape == shape)
         assert view is not None

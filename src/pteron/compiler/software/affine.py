@@ -55,9 +55,9 @@ def _has_whole_parts(weight: AffineWeights) -> bool:
 
 
 def _with_all_outputs(dispatch: Dispatch) -> Dispatch:
-    """The same dispatch with a text for three outputs. Nothing is written to those that it does not have.
+    """Use the text for three outputs for any number of them, so that it is compiled once.
 
-    Products with one, two and three outputs then share a text, which is compiled once.
+    Outputs that the product does not have are bound to scratch memory, and nothing is written to them.
     """
     spare = {name: Scratch(name, 16) for name in NAMES if name not in dispatch.bindings}
     return replace(

@@ -19,7 +19,7 @@ from pteron.engine.devices.adapter import Adapter
 from pteron.pte.container import write_file
 
 
-class AdapterNotes:
+class DeviceCache:
     """One file. It is a cache: if it cannot be read, it counts as empty."""
 
     def __init__(self, name: str) -> None:

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pteron.engine.devices.adapter import Adapter
-from pteron.engine.measured.device_cache import AdapterNotes, identity
+from pteron.engine.measured.device_cache import DeviceCache, identity
 
-NOTES = AdapterNotes("examined.json")
+NOTES = DeviceCache("examined.json")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from typing import TypeAlias
 
 from pteron.compiler.plan.routes import LiveShapes
 from pteron.engine.devices.adapter import Adapter
-from pteron.engine.measured.device_cache import AdapterNotes, identity
+from pteron.engine.measured.device_cache import DeviceCache, identity
 
 # The name of the best route, by node key and number of output elements.
 Best: TypeAlias = dict[str, dict[int, str]]
 
-NODES = AdapterNotes("tuning.json")
+NODES = DeviceCache("tuning.json")
 
 
 class Tuning:

@@ -57,8 +57,8 @@ class Architecture:
     normalizes_experts: bool = True  # the shares of the chosen experts add up to 1
     learned_positions: bool = False  # a table `position_embd`, instead of rotation
     scales_embedding: bool = False  # tokens' vectors are multiplied by sqrt(width)
-    full_every: int = 0  # of such a number of layers, the last sees all keys, the others see the window
-    unrotated_every: int = 0  # of such a number of layers, the last does not rotate; 0: all rotate
+    full_every: int = 0  # every n-th layer sees all keys, the others only the window; 0: none does
+    unrotated_every: int = 0  # every n-th layer does not rotate; 0: all rotate
     local_base: float | None = None  # the rotary base of layers with a window, if it is another
     # How files store it.
     pairs_in_gguf: bool = False  # q and k for rotation of pairs (2i, 2i+1) instead of halves (i, i + D/2)

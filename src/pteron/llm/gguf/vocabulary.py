@@ -37,7 +37,10 @@ def read_vocabulary(file: GgufFile) -> Vocabulary:
     tokens = _items(file, "tokenizer.ggml.tokens", str)
     types = _items(file, "tokenizer.ggml.token_type", int, [int(TokenType.NORMAL)] * len(tokens))
     if len(types) != len(tokens) or len(set(tokens)) != len(tokens):
-        raise FormatError(f"{file.name}: {len(tokens)} tokens with {len(types)} types, or some of them twice")
+        raise FormatError(
+            f"{file.name}: expected one type for each token and no token twice, got {len(tokens)} tokens, "
+            f"{len(tokens) - len(set(tokens))} of them again, and {len(types)} types"
+        )
     pre = file.get("tokenizer.ggml.pre", str, "default")
     usual = kind == "llama" or (kind == "gpt2" and pre in SPLITS and SPLITS[pre].adds_bos)
     add_bos = file.get("tokenizer.ggml.add_bos_token", bool, usual)

@@ -143,7 +143,7 @@ def _head(before: str, middle: str) -> re.Pattern[str]:
 
 
 def _place_of(text: str, mark: str) -> int:
-    """Where the mark is. If it is not there: where the text's end may be its beginning, else the end."""
+    """The index of the mark, else of an end of the text that may begin it, else the length of the text."""
     found = text.find(mark)
     if found >= 0:
         return found

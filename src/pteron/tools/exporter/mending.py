@@ -31,8 +31,8 @@ def reshape_views(program: ExportedProgram) -> None:
 def sizes_stay_dynamic() -> AbstractContextManager[None]:
     """Keep ExecuTorch from making a dynamic size constant when the program splits a tensor.
 
-    Its check of dtypes takes the first tensor of a result list for the list, and asks for its length. That is
-    a size of the tensor, which becomes a constant by this. Such operators are not checked here.
+    Its check of dtypes calls `len` on the first tensor of a list of results, in place of the list. This makes
+    the tensor's first size a constant. So operators with lists of results are not checked.
     """
 
     def mend(before: Any) -> Any:
