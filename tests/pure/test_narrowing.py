@@ -14,7 +14,6 @@ from pteron.compiler.ir.values import Graph, Tensor
 from pteron.compiler.lower.narrowing import narrow_integers
 from pteron.compiler.ops import registered
 from pteron.compiler.ops.integer_expressions import in_two_words, interval
-from pteron.compiler.ops.integer_rules import RULES
 from tests.support.sketch import Sketch
 
 LONG = DType.int64
@@ -212,9 +211,9 @@ def test_expressions_in_two_words() -> None:
     assert in_two_words("select(vec4<i32>(0), vec4<i32>(1), !(a == b))")[0].count("all(a == b)") == 1
 
 
-def test_the_table_has_only_operators_and_their_parameters() -> None:
-    known = registered()
-    for name, rule in RULES.items():
+def test_declarations_name_parameters() -> None:
+    for name, spec in registered().items():
+        rule = spec.integers
         listed = (*rule.moves, *rule.accumulates, *rule.indices, *rule.decides, *rule.floats, *rule.shapes)
-        assert set(listed) <= set(known[name].parameters), name
+        assert set(listed) <= set(spec.parameters), name
     assert fits((0, 1)) and not fits(INT64)

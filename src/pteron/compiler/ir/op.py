@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pteron.compiler.ir.checks import OpError
+from pteron.compiler.ir.integer_rules import IntegerRule
 from pteron.compiler.ir.kinds import ArgumentKind, kind_of
 from pteron.compiler.ir.values import Arg, Node, SymInt, Tensor, values_in
 
@@ -40,6 +41,7 @@ class OpSpec:
     alias: str | None  # `out` has the same bytes as this argument
     work: WorkRule | None  # operations and bytes; None: no multiplications, and every tensor is read once
     rows: RowRule | None  # how it treats the rows of a sequence; None: it is taken to mix them
+    integers: IntegerRule  # what it does with 64-bit integers
 
     def bind(self, args: Iterable[Arg]) -> tuple[Arg, ...]:
         """The arguments for the rule: their number and kinds are checked, scalars are converted."""
@@ -95,6 +97,7 @@ def op(
     alias: str | None = None,
     work: WorkRule | None = None,
     rows: RowRule | None = None,
+    integers: IntegerRule | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a rule under the operator names that files use."""
 
@@ -120,6 +123,7 @@ def op(
                 alias,
                 work,
                 rows,
+                integers or IntegerRule((alias,) if alias else ()),
             )
         return rule
 

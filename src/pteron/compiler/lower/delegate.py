@@ -10,7 +10,6 @@ from pteron.compiler.ir.dtypes import DELEGATE_TYPES, DType
 from pteron.compiler.ir.values import Arg, Constant, Element, SymInt, Tensor, Value, ValueId, numel, values_in
 from pteron.compiler.lower.builder import CAST, WRITE_BACK
 from pteron.compiler.lower.kernel_calls import is_internal
-from pteron.compiler.ops.integer_rules import RULES
 from pteron.errors import FormatError, UnsupportedError
 from pteron.pte import schema, vulkan
 
@@ -112,9 +111,8 @@ class Inlining:
 
         The partitioner writes int64 as int32. A result of int32 tensors is int32; any other is int64.
         """
-        indices = RULES[name].indices if name in RULES else ()
         spec = ops.find(name)
-        names = spec.parameters if spec is not None else ()
+        names, indices = (spec.parameters, spec.integers.indices) if spec is not None else ((), ())
         given = {
             value.dtype
             for parameter, arg in zip(names, args, strict=False)

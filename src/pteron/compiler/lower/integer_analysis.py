@@ -13,6 +13,7 @@ from math import inf
 
 from pteron.compiler.ir.checks import OpError
 from pteron.compiler.ir.dtypes import DType, host_itemsize
+from pteron.compiler.ir.integer_rules import IntegerCall, IntegerRule
 from pteron.compiler.ir.integers import (
     ALL,
     EXACT,
@@ -31,7 +32,6 @@ from pteron.compiler.ir.integers import (
 from pteron.compiler.ir.values import Arg, Constant, Graph, Node, SymInt, Tensor, ValueId, numel, values_in
 from pteron.compiler.ops.elementwise import Elementwise, ElementwiseRule, operand_names
 from pteron.compiler.ops.integer_expressions import demands, interval
-from pteron.compiler.ops.integer_rules import RULES, IntegerCall, IntegerRule
 
 # The intervals of types that always have one word.
 _OF_DTYPE = {
@@ -110,7 +110,7 @@ class IntegerAnalysis:
         for node in reversed(self.graph.nodes):
             if node.when is not None:
                 continue
-            rule = RULES.get(node.name, IntegerRule())
+            rule = node.op.integers
             for name, arg in zip(node.op.parameters[:-1], node.args, strict=False):
                 for value in values_in(arg):
                     found = INT64
@@ -156,12 +156,12 @@ class IntegerAnalysis:
 
     def _follow_node(self, node: Node) -> None:
         found = self._of_node(node)
-        rule = RULES.get(node.name)
+        rule = node.op.integers
         for number, out in enumerate(node.writes):
             if isinstance(out, SymInt):
                 self._set(out, found)
             elif not out.dtype.is_float:
-                is_place = number > 0 and rule is not None and rule.places
+                is_place = number > 0 and rule.places
                 self._set(out, _stored(INT32 if is_place else found, out.dtype))
                 if not is_place and self._converts_floats(node, rule):
                     self.from_floats.add(out.id)
@@ -175,17 +175,14 @@ class IntegerAnalysis:
         call = self.elementwise(node)
         if call is not None:
             return self._of_elementwise(call)
-        rule = RULES.get(node.name)
-        return INT32 if rule is None else self._of_rule(node, rule)
+        return self._of_rule(node, node.op.integers)
 
-    def _converts_floats(self, node: Node, rule: IntegerRule | None) -> bool:
+    def _converts_floats(self, node: Node, rule: IntegerRule) -> bool:
         """Whether integers of the result are converted from floats."""
         call = self.elementwise(node)
         if call is not None:
             return call.from_float
-        return rule is not None and any(
-            _is_float(value) for name in rule.moves for value in values_in(node.named[name])
-        )
+        return any(_is_float(value) for name in rule.moves for value in values_in(node.named[name]))
 
     def _of_elementwise(self, call: ElementwiseCall) -> Interval:
         if call.function is None:
@@ -249,7 +246,7 @@ class IntegerAnalysis:
         if call is not None:
             self._need_of_elementwise(call, node.writes[0], wanted)
             return
-        rule = RULES.get(node.name, IntegerRule())
+        rule = node.op.integers
         moved = ALL if rule.compares else wanted
         for name, arg in zip(node.op.parameters[:-1], node.args, strict=False):
             if name in rule.moves:

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from pteron.compiler import ops
 from pteron.compiler.ir.dtypes import DType
+from pteron.compiler.ir.integer_rules import IntegerRule
 from pteron.compiler.ir.problems import Problem
 from pteron.compiler.ir.values import Arg, Graph, Node, Port, Tensor, Value, ValueId, values_in
 from pteron.compiler.lower.builder import CAST
 from pteron.compiler.lower.integer_analysis import IntegerAnalysis
-from pteron.compiler.ops.integer_rules import RULES, IntegerRule
 
 
 def narrow_integers(graph: Graph) -> list[Problem]:
@@ -100,8 +100,7 @@ class _Narrowing:
                 self._refuse(node, node.writes)
             to = DType.float32 if computes_in_floats else None
             return tuple([self._converted(node, arg, to) for arg in node.args])
-        rule = RULES.get(node.name, IntegerRule())
-        return self._args_of_rule(node, rule)
+        return self._args_of_rule(node, node.op.integers)
 
     def _args_of_rule(self, node: Node, rule: IntegerRule) -> tuple[Arg, ...]:
         moved = self._dtype_of_moved(node, rule)

@@ -19,6 +19,7 @@ import itertools
 from dataclasses import dataclass
 from functools import cached_property
 
+from pteron.compiler.ir.integer_rules import indexes
 from pteron.compiler.ir.rule import (
     Bound,
     Define,
@@ -219,6 +220,7 @@ class AffineWeights:
     "pteron.embedding_affine.default",
     work=looks_up("weights", "scales", by="indices"),
     rows=looked_up("indices"),
+    integers=indexes("indices"),
 )
 def embedding_affine(
     weights: LiveTensor,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pteron.compiler.ir.integer_rules import moves
 from pteron.compiler.ir.rule import Dispatch, LiveTensor, Route, check, copy_dispatch, describe, op
 from pteron.compiler.ops.writes import write_slice
 
 
-@op("pteron.choose")
+@op("pteron.choose", integers=moves("a", "b"))
 def choose(condition: int, a: LiveTensor, b: LiveTensor, out: LiveTensor) -> list[Route]:
     taken = a if condition else b
     out.resize(taken.shape)
@@ -16,14 +17,14 @@ def choose(condition: int, a: LiveTensor, b: LiveTensor, out: LiveTensor) -> lis
     ]
 
 
-@op("pteron.first_row")
+@op("pteron.first_row", integers=moves("x"))
 def first_row(x: LiveTensor, count: int, out: LiveTensor) -> Dispatch:
     """Write the first of `count` rows. Its shape is the shape of all rows."""
     out.resize((count, *x.shape))
     return write_slice(x, out, 0, 0, 1)
 
 
-@op("pteron.write_row", mutates=["target"])
+@op("pteron.write_row", mutates=["target"], integers=moves("x", "target"))
 def write_row(x: LiveTensor, target: LiveTensor, index: int, out: None) -> Dispatch:
     check(
         x.shape == target.shape[1:] and index < target.shape[0],

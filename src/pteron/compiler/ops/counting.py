@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pteron.compiler.ir.integer_rules import DECIDES, moves
 from pteron.compiler.ir.rule import (
     Bound,
     Dispatch,
@@ -64,7 +65,7 @@ def number_set_elements(
     return before, ends, dispatches
 
 
-@op("aten.masked_scatter.default")
+@op("aten.masked_scatter.default", integers=moves("x", "source"))
 def masked_scatter(x: LiveTensor, mask: LiveTensor, source: LiveTensor, out: LiveTensor) -> list[Dispatch]:
     """Where the mask is set, the next element of `source`. Elsewhere x."""
     shape = broadcast(x.shape, mask.shape)
@@ -105,7 +106,7 @@ def broadcast_copy(x: LiveTensor, shape: tuple[int, ...], out: Scratch) -> Dispa
 # -- results whose length depends on data ----------------------------------------------------------
 
 
-@op("aten.nonzero.default")
+@op("aten.nonzero.default", integers=DECIDES)
 def nonzero(x: LiveTensor, outs: Sequence[LiveTensor]) -> list[Dispatch]:
     """The coordinates of every element that is not 0, and their number."""
     places, total = outs
@@ -121,7 +122,7 @@ def nonzero(x: LiveTensor, outs: Sequence[LiveTensor]) -> list[Dispatch]:
     ]
 
 
-@op("aten.masked_select.default")
+@op("aten.masked_select.default", integers=moves("x", places=True))
 def masked_select(x: LiveTensor, mask: LiveTensor, outs: Sequence[LiveTensor]) -> list[Dispatch]:
     """The elements of x where the mask is set, and their number."""
     shape = broadcast(x.shape, mask.shape)
@@ -137,7 +138,7 @@ def masked_select(x: LiveTensor, mask: LiveTensor, outs: Sequence[LiveTensor]) -
     ]
 
 
-@op("pteron.select_rows")
+@op("pteron.select_rows", integers=moves("x", places=True))
 def select_rows(x: LiveTensor, mask: LiveTensor, outs: Sequence[LiveTensor]) -> list[Dispatch]:
     """x[mask]: the rows of x where the mask is set, and their number. The mask covers the first dims of x."""
     lead, rest = x.shape[: mask.rank], x.shape[mask.rank :]

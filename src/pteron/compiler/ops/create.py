@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pteron.compiler.ir.integer_rules import RAMP, fills
 from pteron.compiler.ir.rule import (
     Dispatch,
     DType,
@@ -54,7 +55,7 @@ def ramp(out: LiveTensor, start: float | int, step: float | int = 0) -> Dispatch
     return Dispatch("fill", {"y": out}, params, threads(quads(out.numel)), code=code)
 
 
-@op("aten.full.default")
+@op("aten.full.default", integers=fills("value"))
 def full(
     size: Shape, value: Scalar, dtype: Unused, layout: Unused, device: Unused, pin: Unused, out: LiveTensor
 ) -> Dispatch:
@@ -62,7 +63,7 @@ def full(
     return ramp(out, value)
 
 
-@op("aten.full_like.default", work=reads_only_shape_of("x"))
+@op("aten.full_like.default", work=reads_only_shape_of("x"), integers=fills("value", shapes=("x",)))
 def full_like(
     x: LiveTensor,
     value: Scalar,
@@ -80,14 +81,14 @@ def full_like(
 def filled_with(name: str, value: int) -> None:
     """Register `aten.<name>` and `aten.<name>_like`, which fill a tensor with one value."""
 
-    @op(f"aten.{name}.default")
+    @op(f"aten.{name}.default", integers=fills(value))
     def of_size(
         size: Shape, dtype: Unused, layout: Unused, device: Unused, pin: Unused, out: LiveTensor
     ) -> Dispatch:
         out.resize(size)
         return ramp(out, value)
 
-    @op(f"aten.{name}_like.default", work=reads_only_shape_of("x"))
+    @op(f"aten.{name}_like.default", work=reads_only_shape_of("x"), integers=fills(value, shapes=("x",)))
     def like(
         x: LiveTensor,
         dtype: Unused,
@@ -105,7 +106,7 @@ filled_with("zeros", 0)
 filled_with("ones", 1)
 
 
-@op("aten.fill.Scalar", work=reads_only_shape_of("x"))
+@op("aten.fill.Scalar", work=reads_only_shape_of("x"), integers=fills("value", shapes=("x",)))
 def fill(x: LiveTensor, value: Scalar, out: LiveTensor) -> Dispatch:
     out.resize(x.shape)
     return ramp(out, value)
@@ -124,7 +125,7 @@ def empty(
     out.resize(size)
 
 
-@op("aten.scalar_tensor.default")
+@op("aten.scalar_tensor.default", integers=fills("value"))
 def scalar_tensor(
     value: Scalar, dtype: Unused, layout: Unused, device: Unused, pin: Unused, out: LiveTensor
 ) -> Dispatch:
@@ -132,14 +133,14 @@ def scalar_tensor(
     return ramp(out, value)
 
 
-@op("aten.arange.default")
+@op("aten.arange.default", integers=RAMP)
 def arange_to(
     end: Scalar, dtype: int | None, layout: Unused, device: Unused, pin: Unused, out: LiveTensor
 ) -> Dispatch:
     return arange(0, end, 1, dtype, layout, device, pin, out)  # type: ignore[no-any-return]
 
 
-@op("aten.arange.start_step")
+@op("aten.arange.start_step", integers=RAMP)
 def arange(
     start: Scalar,
     end: Scalar,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pteron.compiler.ir.integer_rules import indexes
 from pteron.compiler.ir.rule import (
     GPU,
     WORKGROUP,
@@ -57,7 +58,7 @@ def _rows(x: LiveTensor, chosen: LiveTensor, out: LiveTensor) -> dict[str, Numbe
     return {"rows": chosen.numel, "columns": columns, "depth": x.shape[-1], "sharing": max(sharing, 1)}
 
 
-@op("pteron.experts.default", work=_work("weights"), rows=rows_of("x", "chosen"))
+@op("pteron.experts.default", work=_work("weights"), rows=rows_of("x", "chosen"), integers=indexes("chosen"))
 def experts(x: LiveTensor, chosen: LiveTensor, weights: LiveTensor, out: LiveTensor) -> Dispatch:
     """x @ weights[chosen]^T: weights are [experts, columns, depth], and the result is [S, n, columns]."""
     params = _rows(x, chosen, out)
@@ -69,7 +70,12 @@ def experts(x: LiveTensor, chosen: LiveTensor, weights: LiveTensor, out: LiveTen
     return Dispatch("experts", bindings, params, threads(quads(out.numel)), {"EXPERTS": True})
 
 
-@op("pteron.experts_affine.default", work=_work("weights", "scales"), rows=rows_of("x", "chosen"))
+@op(
+    "pteron.experts_affine.default",
+    work=_work("weights", "scales"),
+    rows=rows_of("x", "chosen"),
+    integers=indexes("chosen"),
+)
 def experts_affine(
     x: LiveTensor,
     chosen: LiveTensor,

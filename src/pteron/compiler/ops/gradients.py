@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pteron.compiler.ir.integer_rules import indexes
 from pteron.compiler.ir.rule import (
     Dispatch,
     LiveArguments,
@@ -95,7 +96,7 @@ def _weight_gradient(
     return Dispatch("conv_weight_grad", bindings, params, threads(quads(out.numel)))
 
 
-@op("aten.max_pool2d_with_indices_backward.default")
+@op("aten.max_pool2d_with_indices_backward.default", integers=indexes("indices"))
 def max_pool2d_backward(
     grad: LiveTensor,
     x: LiveTensor,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pteron.compiler.ir.integer_rules import moves, or_scalar
 from pteron.compiler.ir.rule import (
     Dispatch,
     LiveTensor,
@@ -170,18 +171,18 @@ REPLICATION = "fn inner(i: i32, size: i32) -> i32 { return clamp(i, 0, size - 1)
 REFLECTION = "fn inner(i: i32, size: i32) -> i32 { return size - 1 - abs(size - 1 - abs(i)); }"
 
 
-@op("aten.constant_pad_nd.default")
+@op("aten.constant_pad_nd.default", integers=moves("x", interval=or_scalar("value")))
 def constant_pad_nd(x: LiveTensor, pad: Shape, value: Scalar, out: LiveTensor) -> Dispatch:
     return padded(x, pad, out, CONSTANT, value)
 
 
 def _edge_pad(rank: int) -> None:
-    @op(f"aten.replication_pad{rank}d.default")
+    @op(f"aten.replication_pad{rank}d.default", integers=moves("x"))
     def replication_pad(x: LiveTensor, pad: Shape, out: LiveTensor) -> Dispatch:
         check(all(x.shape[-rank:]), f"x has live shape {describe(x.shape)}: there is nothing to replicate")
         return padded(x, pad, out, REPLICATION)
 
-    @op(f"aten.reflection_pad{rank}d.default")
+    @op(f"aten.reflection_pad{rank}d.default", integers=moves("x"))
     def reflection_pad(x: LiveTensor, pad: Shape, out: LiveTensor) -> Dispatch:
         for d, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
             size = x.shape[x.rank - 1 - d]
@@ -235,7 +236,7 @@ def merge_unpadded(shape: Shape, pairs: Sequence[tuple[int, int]]) -> tuple[Shap
 # -- rearranging pixels ---------------------------------------------------------------------------
 
 
-@op("aten.pixel_shuffle.default")
+@op("aten.pixel_shuffle.default", integers=moves("x"))
 def pixel_shuffle(x: LiveTensor, upscale_factor: int, out: LiveTensor) -> Dispatch:
     """[.., C * r * r, H, W] becomes [.., C, H * r, W * r]."""
     r = upscale_factor
@@ -247,7 +248,7 @@ def pixel_shuffle(x: LiveTensor, upscale_factor: int, out: LiveTensor) -> Dispat
     return strided(x, out, (r * r * area, width, r * area, 1, area), viewed=(planes, height, r, width, r))
 
 
-@op("aten.pixel_unshuffle.default")
+@op("aten.pixel_unshuffle.default", integers=moves("x"))
 def pixel_unshuffle(x: LiveTensor, downscale_factor: int, out: LiveTensor) -> Dispatch:
     """[.., C, H * r, W * r] becomes [.., C * r * r, H, W]."""
     r = downscale_factor

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pteron.compiler.ir.integer_rules import indexes, moves, or_scalar, put, scattered
 from pteron.compiler.ir.rule import (
     Bound,
     Dispatch,
@@ -138,7 +139,7 @@ def check_index(index: LiveTensor, length: int, dim: int, *, negative: bool = Fa
 # -- reading --------------------------------------------------------------------------------------
 
 
-@op("aten.index_select.default", work=reads_part_of("x"))
+@op("aten.index_select.default", work=reads_part_of("x"), integers=moves("x", indices=("index",)))
 def index_select(x: LiveTensor, dim: int, index: LiveTensor, out: LiveTensor) -> Dispatch:
     check(index.rank <= 1, f"index must have at most 1 dimension, not shape {describe(index.shape)}")
     d = dimension(dim, x.rank)
@@ -154,7 +155,7 @@ def index_select(x: LiveTensor, dim: int, index: LiveTensor, out: LiveTensor) ->
     return read_indexed(x, index, out, x_strides=strides, index_strides=place, length=shape[d], stride=stride)
 
 
-@op("aten.gather.default", work=reads_part_of("x"))
+@op("aten.gather.default", work=reads_part_of("x"), integers=moves("x", indices=("index",)))
 def gather(x: LiveTensor, dim: int, index: LiveTensor, sparse_grad: bool, out: LiveTensor) -> Dispatch:
     d = dimension(dim, x.rank)
     x_strides, length, stride = _indexed_dimension(x, d, index)
@@ -183,7 +184,7 @@ def _indexed_dimension(x: LiveTensor, d: int, index: LiveTensor) -> tuple[list[i
     return strides, x.shape[d], stride
 
 
-@op("aten.index.Tensor", work=reads_part_of("x"))
+@op("aten.index.Tensor", work=reads_part_of("x"), integers=moves("x", indices=("indices",)))
 def index_tensor(x: LiveTensor, indices: Sequence[LiveTensor | None], out: LiveTensor) -> list[Dispatch]:
     place = AdvancedIndex(x, indices)
     out.resize(place.shape)
@@ -261,28 +262,31 @@ class AdvancedIndex:
 # -- writing --------------------------------------------------------------------------------------
 
 
-@op("aten.scatter.src", "et_vk.scatter_src_unique.default")
+@op("aten.scatter.src", "et_vk.scatter_src_unique.default", integers=moves("x", "source", indices=("index",)))
 def scatter(
     x: LiveTensor, dim: int, index: LiveTensor, source: LiveTensor, out: LiveTensor
 ) -> list[Dispatch]:
     return _scatter(x, dim, index, source, out)
 
 
-@op("aten.scatter.value")
+@op("aten.scatter.value", integers=moves("x", indices=("index",), interval=or_scalar("value")))
 def scatter_value(
     x: LiveTensor, dim: int, index: LiveTensor, value: Scalar, out: LiveTensor
 ) -> list[Dispatch]:
     return _scatter(x, dim, index, value, out)
 
 
-@op("aten.scatter_add.default")
+@op("aten.scatter_add.default", integers=moves("x", "source", indices=("index",), interval=scattered))
 def scatter_add(
     x: LiveTensor, dim: int, index: LiveTensor, source: LiveTensor, out: LiveTensor
 ) -> list[Dispatch]:
     return _scatter(x, dim, index, source, out, "a + b")
 
 
-@op("aten.scatter_reduce.two")
+@op(
+    "aten.scatter_reduce.two",
+    integers=moves("x", "source", indices=("index",), interval=scattered, compares=True),
+)
 def scatter_reduce(
     x: LiveTensor,
     dim: int,
@@ -330,7 +334,7 @@ def _scatter(
     )
 
 
-@op("aten.index_put.default")
+@op("aten.index_put.default", integers=moves("x", "values", indices=("indices",), interval=put))
 def index_put(
     x: LiveTensor, indices: Sequence[LiveTensor | None], values: LiveTensor, accumulate: bool, out: LiveTensor
 ) -> list[Dispatch]:
@@ -358,7 +362,12 @@ def index_put(
 # -- embeddings -----------------------------------------------------------------------------------
 
 
-@op("aten.embedding.default", work=looks_up("weight", by="indices"), rows=looked_up("indices"))
+@op(
+    "aten.embedding.default",
+    work=looks_up("weight", by="indices"),
+    rows=looked_up("indices"),
+    integers=moves("weight", indices=("indices",)),
+)
 def embedding(
     weight: LiveTensor,
     indices: LiveTensor,
@@ -386,6 +395,7 @@ def embedding(
     "et_vk.embedding_q4gsw.default",
     work=looks_up("weight", "scales", by="indices"),
     rows=looked_up("indices"),
+    integers=indexes("indices"),
 )
 def embedding_q4gsw(
     weight: LiveTensor,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pteron.compiler.ir.integer_rules import indexes
 from pteron.compiler.ir.rule import (
     Dispatch,
     DType,
@@ -54,7 +55,12 @@ def mixed_linear(
     return product_affine(x, codes, None, (out,))
 
 
-@op("pteron.embedding_int8", work=looks_up("weights", "scales", by="indices"), rows=looked_up("indices"))
+@op(
+    "pteron.embedding_int8",
+    work=looks_up("weights", "scales", by="indices"),
+    rows=looked_up("indices"),
+    integers=indexes("indices"),
+)
 def embedding_int8(
     weights: LiveTensor,
     scales: LiveTensor,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pteron.compiler.ir.extensions import more_routes
+from pteron.compiler.ir.integer_rules import matrix_product
 from pteron.compiler.ir.rule import (
     HALF,
     Define,
@@ -50,7 +51,12 @@ def all_float32(*tensors: LiveTensor | None) -> bool:
     return all(t is None or t.dtype is DType.float32 for t in tensors)
 
 
-@op("aten.linear.default", work=multiplies("x"), rows=rows_of("x", mixes=-1))
+@op(
+    "aten.linear.default",
+    work=multiplies("x"),
+    rows=rows_of("x", mixes=-1),
+    integers=matrix_product("x", "weight", "bias"),
+)
 def linear(x: LiveTensor, weight: LiveTensor, bias: LiveTensor | None, out: LiveTensor) -> list[Route]:
     return linear_product(x, weight, bias, (out,))
 
@@ -81,24 +87,29 @@ def check_bias(bias: LiveTensor | None, columns: int) -> None:
         check(bias.numel >= columns, f"bias has {bias.numel} elements for {columns} columns")
 
 
-@op("aten.mm.default", work=multiplies("a"), rows=rows_of("a", mixes=-1))
+@op("aten.mm.default", work=multiplies("a"), rows=rows_of("a", mixes=-1), integers=matrix_product("a", "b"))
 def mm(a: LiveTensor, b: LiveTensor, out: LiveTensor) -> list[Route]:
     return _matmul(a, b, out, rank=2)
 
 
-@op("aten.bmm.default", work=multiplies("a"))
+@op("aten.bmm.default", work=multiplies("a"), integers=matrix_product("a", "b"))
 def bmm(a: LiveTensor, b: LiveTensor, out: LiveTensor) -> list[Route]:
     return _matmul(a, b, out, rank=3)
 
 
-@op("aten.addmm.default", work=multiplies("a"), rows=rows_of("a", mixes=-1))
+@op(
+    "aten.addmm.default",
+    work=multiplies("a"),
+    rows=rows_of("a", mixes=-1),
+    integers=matrix_product("a", "b", "c"),
+)
 def addmm(
     c: LiveTensor, a: LiveTensor, b: LiveTensor, beta: float, alpha: float, out: LiveTensor
 ) -> list[Route]:
     return _matmul(a, b, out, rank=2, added=(c, beta, alpha))
 
 
-@op("aten.baddbmm.default", work=multiplies("a"))
+@op("aten.baddbmm.default", work=multiplies("a"), integers=matrix_product("a", "b", "c"))
 def baddbmm(
     c: LiveTensor, a: LiveTensor, b: LiveTensor, beta: float, alpha: float, out: LiveTensor
 ) -> list[Route]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pteron.compiler.ir.integer_rules import indexes
 from pteron.compiler.ir.rule import (
     WORKGROUP,
     Dispatch,
@@ -163,7 +164,12 @@ ROW_LOOKUP = looks_up("weight", "scales", "zeros", by="indices")
 def embedding(name: str, per_byte: int) -> None:
     """Register both overloads of an embedding whose table has `per_byte` weights per byte."""
 
-    @op(f"quantized_decomposed.{name}.default", work=ROW_LOOKUP, rows=looked_up("indices"))
+    @op(
+        f"quantized_decomposed.{name}.default",
+        work=ROW_LOOKUP,
+        rows=looked_up("indices"),
+        integers=indexes("indices"),
+    )
     def default(
         weight: LiveTensor,
         scales: LiveTensor,
@@ -175,7 +181,12 @@ def embedding(name: str, per_byte: int) -> None:
     ) -> Dispatch:
         return affine_embedding(weight, scales, zeros, indices, out, per_byte)
 
-    @op(f"quantized_decomposed.{name}.dtype", work=ROW_LOOKUP, rows=looked_up("indices"))
+    @op(
+        f"quantized_decomposed.{name}.dtype",
+        work=ROW_LOOKUP,
+        rows=looked_up("indices"),
+        integers=indexes("indices"),
+    )
     def with_dtype(
         weight: LiveTensor,
         scales: LiveTensor,

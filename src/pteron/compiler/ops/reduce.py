@@ -12,6 +12,16 @@ from dataclasses import dataclass, replace
 from math import isqrt
 from typing import TypeAlias
 
+from pteron.compiler.ir.integer_rules import (
+    AS_FLOATS,
+    DECIDES,
+    EXTREME,
+    MULTIPLIED,
+    RUNNING_PRODUCT,
+    RUNNING_SUM,
+    SORTED,
+    SUMMED,
+)
 from pteron.compiler.ir.rule import (
     GPU,
     Dispatch,
@@ -329,72 +339,72 @@ LOG_SUM_EXP = Reduction(
 # -- the operators --------------------------------------------------------------------------------
 
 
-@op("aten.sum.dim_IntList", rows=rows_of("x", mixes="dims"))
+@op("aten.sum.dim_IntList", rows=rows_of("x", mixes="dims"), integers=SUMMED)
 def sum_dims(x: LiveTensor, dims: Dims, keepdim: bool, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, total(x, out))
 
 
-@op("aten.sum.default")
+@op("aten.sum.default", integers=SUMMED)
 def sum_all(x: LiveTensor, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, total(x, out))
 
 
-@op("aten.mean.dim", rows=rows_of("x", mixes="dims"))
+@op("aten.mean.dim", rows=rows_of("x", mixes="dims"), integers=AS_FLOATS)
 def mean(x: LiveTensor, dims: Dims, keepdim: bool, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, MEAN)
 
 
-@op("aten.mean.default")
+@op("aten.mean.default", integers=AS_FLOATS)
 def mean_all(x: LiveTensor, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, MEAN)
 
 
-@op("aten.prod.default")
+@op("aten.prod.default", integers=MULTIPLIED)
 def prod_all(x: LiveTensor, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, product(x, out))
 
 
-@op("aten.prod.dim_int", rows=rows_of("x", mixes="dim"))
+@op("aten.prod.dim_int", rows=rows_of("x", mixes="dim"), integers=MULTIPLIED)
 def prod(x: LiveTensor, dim: int, keepdim: bool, dtype: Unused, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dim, keepdim, product(x, out))
 
 
-@op("aten.amax.default", rows=rows_of("x", mixes="dims"))
+@op("aten.amax.default", rows=rows_of("x", mixes="dims"), integers=EXTREME)
 def amax(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, extreme(x, "above"))
 
 
-@op("aten.amin.default", rows=rows_of("x", mixes="dims"))
+@op("aten.amin.default", rows=rows_of("x", mixes="dims"), integers=EXTREME)
 def amin(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dims, keepdim, extreme(x, "below"))
 
 
-@op("aten.max.default")
+@op("aten.max.default", integers=EXTREME)
 def max_all(x: LiveTensor, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, extreme(x, "above"))
 
 
-@op("aten.min.default")
+@op("aten.min.default", integers=EXTREME)
 def min_all(x: LiveTensor, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, extreme(x, "below"))
 
 
-@op("aten.argmax.default", rows=rows_of("x", mixes="dim"))
+@op("aten.argmax.default", rows=rows_of("x", mixes="dim"), integers=DECIDES)
 def argmax(x: LiveTensor, dim: int | None, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dim, keepdim, place_of_extreme(x, "above"))
 
 
-@op("aten.argmin.default", rows=rows_of("x", mixes="dim"))
+@op("aten.argmin.default", rows=rows_of("x", mixes="dim"), integers=DECIDES)
 def argmin(x: LiveTensor, dim: int | None, keepdim: bool, out: LiveTensor) -> list[Route]:
     return reduce(x, out, dim, keepdim, place_of_extreme(x, "below"))
 
 
-@op("aten.max.dim", rows=rows_of("x", mixes="dim"))
+@op("aten.max.dim", rows=rows_of("x", mixes="dim"), integers=SORTED)
 def max_dim(x: LiveTensor, dim: int, keepdim: bool, outs: Sequence[LiveTensor]) -> list[Route]:
     return _value_and_place(x, dim, keepdim, outs, "above")
 
 
-@op("aten.min.dim", rows=rows_of("x", mixes="dim"))
+@op("aten.min.dim", rows=rows_of("x", mixes="dim"), integers=SORTED)
 def min_dim(x: LiveTensor, dim: int, keepdim: bool, outs: Sequence[LiveTensor]) -> list[Route]:
     return _value_and_place(x, dim, keepdim, outs, "below")
 
@@ -409,24 +419,24 @@ def _value_and_place(
     )
 
 
-@op("aten.any.default")
+@op("aten.any.default", integers=DECIDES)
 def any_all(x: LiveTensor, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, ANY)
 
 
-@op("aten.any.dim", "aten.any.dims", rows=rows_of("x", mixes="dims"))
+@op("aten.any.dim", "aten.any.dims", rows=rows_of("x", mixes="dims"), integers=DECIDES)
 def any_dims(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list[Route] | Dispatch:
     if dims == ():
         return _as_bool(x, out)
     return reduce(x, out, dims, keepdim, ANY)
 
 
-@op("aten.all.default")
+@op("aten.all.default", integers=DECIDES)
 def all_all(x: LiveTensor, out: LiveTensor) -> list[Route]:
     return reduce(x, out, None, False, ALL)
 
 
-@op("aten.all.dim", "aten.all.dims", rows=rows_of("x", mixes="dims"))
+@op("aten.all.dim", "aten.all.dims", rows=rows_of("x", mixes="dims"), integers=DECIDES)
 def all_dims(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list[Route] | Dispatch:
     if dims == ():
         return _as_bool(x, out)
@@ -475,12 +485,12 @@ def logsumexp(x: LiveTensor, dims: Dims, keepdim: bool, out: LiveTensor) -> list
     return reduce(x, out, dims, keepdim, LOG_SUM_EXP)
 
 
-@op("aten.cumsum.default", rows=rows_of("x", mixes="dim"))
+@op("aten.cumsum.default", rows=rows_of("x", mixes="dim"), integers=RUNNING_SUM)
 def cumsum(x: LiveTensor, dim: int, dtype: Unused, out: LiveTensor) -> list[Dispatch]:
     return _scan(x, dim, out, "+")
 
 
-@op("aten.cumprod.default", rows=rows_of("x", mixes="dim"))
+@op("aten.cumprod.default", rows=rows_of("x", mixes="dim"), integers=RUNNING_PRODUCT)
 def cumprod(x: LiveTensor, dim: int, dtype: Unused, out: LiveTensor) -> list[Dispatch]:
     return _scan(x, dim, out, "*")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pteron.compiler.ir.integer_rules import moves
 from pteron.compiler.ir.rule import (
     Dispatch,
     LiveTensor,
@@ -19,7 +20,7 @@ from pteron.compiler.ir.rule import (
 from pteron.compiler.ops.shapes import MAX_RANK, contiguous, dimension
 
 
-@op("aten.roll.default")
+@op("aten.roll.default", integers=moves("x"))
 def roll(x: LiveTensor, shifts: Sequence[int], dims: Sequence[int], out: LiveTensor) -> Dispatch:
     """Without dims, x is rolled as one flat row."""
     shape = x.shape if dims else (x.numel,)

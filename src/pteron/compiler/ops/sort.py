@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pteron.compiler.ir.integer_rules import SORTED
 from pteron.compiler.ir.rule import (
     Dispatch,
     DType,
@@ -55,19 +56,19 @@ def sort_rows(
     return [ranking, picking]
 
 
-@op("aten.topk.default", rows=rows_of("x", mixes="dim"))
+@op("aten.topk.default", rows=rows_of("x", mixes="dim"), integers=SORTED)
 def topk(
     x: LiveTensor, k: int, dim: int, largest: bool, is_sorted: bool, outs: Sequence[LiveTensor]
 ) -> list[Dispatch]:
     return sort_rows(x, dim, k, largest, outs)
 
 
-@op("aten.sort.default", rows=rows_of("x", mixes="dim"))
+@op("aten.sort.default", rows=rows_of("x", mixes="dim"), integers=SORTED)
 def sort(x: LiveTensor, dim: int, descending: bool, outs: Sequence[LiveTensor]) -> list[Dispatch]:
     return sort_rows(x, dim, (x.shape or (1,))[dimension(dim, x.rank)], descending, outs)
 
 
-@op("aten.sort.stable", rows=rows_of("x", mixes="dim"))
+@op("aten.sort.stable", rows=rows_of("x", mixes="dim"), integers=SORTED)
 def sort_stable(
     x: LiveTensor, stable: bool | None, dim: int, descending: bool, outs: Sequence[LiveTensor]
 ) -> list[Dispatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pteron.compiler.ir.integer_rules import moves
 from pteron.compiler.ir.rule import (
     Dispatch,
     LiveTensor,
@@ -19,7 +20,7 @@ from pteron.compiler.ops.shapes import contiguous, dimension
 from pteron.compiler.ops.views import slice_copy
 
 
-@op("aten.as_strided_copy.default", work=reads_part_of("x"))
+@op("aten.as_strided_copy.default", work=reads_part_of("x"), integers=moves("x"))
 def as_strided(
     x: LiveTensor, size: Shape, stride: Sequence[int], storage_offset: int | None, out: LiveTensor
 ) -> Dispatch:
@@ -40,7 +41,7 @@ def as_strided(
     return strided(x, out, stride, offset)
 
 
-@op("aten.diagonal_copy.default", work=reads_part_of("x"))
+@op("aten.diagonal_copy.default", work=reads_part_of("x"), integers=moves("x"))
 def diagonal(x: LiveTensor, offset: int, dim1: int, dim2: int, out: LiveTensor) -> Dispatch:
     """The diagonal of two dimensions becomes the last dimension."""
     a, b = dimension(dim1, x.rank), dimension(dim2, x.rank)
@@ -54,7 +55,7 @@ def diagonal(x: LiveTensor, offset: int, dim1: int, dim2: int, out: LiveTensor) 
     return strided(x, out, [*(strides[d] for d in kept), strides[a] + strides[b]], start)
 
 
-@op("aten.narrow_copy.default", work=reads_part_of("x"))
+@op("aten.narrow_copy.default", work=reads_part_of("x"), integers=moves("x"))
 def narrow(x: LiveTensor, dim: int, start: int, length: int, out: LiveTensor) -> list[Route]:
     size = x.shape[dimension(dim, x.rank)]
     first = start + size if start < 0 else start

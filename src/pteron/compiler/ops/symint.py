@@ -10,16 +10,17 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from pteron.compiler.ir.integer_rules import OF_SHAPE
 from pteron.compiler.ir.rule import LiveResult, LiveTensor, OpError, Scalar, op
 from pteron.compiler.ops.shapes import dimension
 
 
-@op("sym_size.int", "aten::sym_size.int")
+@op("sym_size.int", "aten::sym_size.int", integers=OF_SHAPE)
 def sym_size(x: LiveTensor, dim: int, out: LiveResult) -> None:
     out.set(x.shape[dimension(dim, x.rank)])
 
 
-@op("sym_numel.default", "aten::sym_numel")
+@op("sym_numel.default", "aten::sym_numel", integers=OF_SHAPE)
 def sym_numel(x: LiveTensor, out: LiveResult) -> None:
     out.set(x.numel)
 

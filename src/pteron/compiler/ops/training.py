@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pteron.compiler.ir.integer_rules import indexes
 from pteron.compiler.ir.rule import (
     Dispatch,
     LiveArguments,
@@ -40,7 +41,7 @@ from pteron.compiler.ops.workgroups import stores, tile_candidates
 PARTS = 32
 
 
-@op("et_vk.fused_ce.default")
+@op("et_vk.fused_ce.default", integers=indexes("labels"))
 def fused_ce(
     logits: LiveTensor, labels: LiveTensor, n_valid: float, outs: Sequence[LiveTensor]
 ) -> list[Dispatch]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pteron.compiler.ir.integer_rules import moves, or_zero
 from pteron.compiler.ir.rule import (
     ELEMENTWISE,
     EXPANDED,
@@ -98,7 +99,7 @@ def unsqueeze(x: LiveTensor, dim: int, out: LiveTensor) -> None:
 # -- one strided copy -----------------------------------------------------------------------------
 
 
-@op("aten.permute_copy.default", "aten.permute.default", rows=PERMUTED)
+@op("aten.permute_copy.default", "aten.permute.default", rows=PERMUTED, integers=moves("x"))
 def permute(x: LiveTensor, dims: Sequence[int], out: LiveTensor) -> list[Route]:
     order = [dimension(d, x.rank) for d in dims]
     check(sorted(order) == list(range(x.rank)), f"dims {describe(tuple(dims))} do not permute rank {x.rank}")
@@ -107,12 +108,12 @@ def permute(x: LiveTensor, dims: Sequence[int], out: LiveTensor) -> list[Route]:
     return strided_routes(x, out, [strides[d] for d in order])
 
 
-@op("aten.t_copy.default", rows=PERMUTED)
+@op("aten.t_copy.default", rows=PERMUTED, integers=moves("x"))
 def transpose_2d(x: LiveTensor, out: LiveTensor) -> list[Route]:
     return permute(x, tuple(reversed(range(x.rank))), out)  # type: ignore[no-any-return]
 
 
-@op("aten.transpose_copy.int", rows=PERMUTED)
+@op("aten.transpose_copy.int", rows=PERMUTED, integers=moves("x"))
 def transpose(x: LiveTensor, dim0: int, dim1: int, out: LiveTensor) -> list[Route]:
     order = list(range(x.rank))
     a, b = dimension(dim0, x.rank), dimension(dim1, x.rank)
@@ -121,7 +122,7 @@ def transpose(x: LiveTensor, dim0: int, dim1: int, out: LiveTensor) -> list[Rout
     return permute(x, order, out)  # type: ignore[no-any-return]
 
 
-@op("aten.slice_copy.Tensor", work=reads_part_of("x"), rows=rows_of("x", mixes="dim"))
+@op("aten.slice_copy.Tensor", work=reads_part_of("x"), rows=rows_of("x", mixes="dim"), integers=moves("x"))
 def slice_copy(
     x: LiveTensor, dim: int, start: int | None, end: int | None, step: int, out: LiveTensor
 ) -> list[Route]:
@@ -141,7 +142,7 @@ def slice_of(start: int | None, end: int | None, step: int, size: int) -> tuple[
     return first, max(0, math.ceil((last - first) / step))
 
 
-@op("aten.split_with_sizes_copy.default", rows=rows_of("x", mixes="dim"))
+@op("aten.split_with_sizes_copy.default", rows=rows_of("x", mixes="dim"), integers=moves("x"))
 def split_with_sizes(
     x: LiveTensor, sizes: Sequence[int], dim: int, outs: Sequence[LiveTensor]
 ) -> list[Dispatch]:
@@ -159,7 +160,7 @@ def split_with_sizes(
     return dispatches
 
 
-@op("aten.split_copy.Tensor", rows=rows_of("x", mixes="dim"))
+@op("aten.split_copy.Tensor", rows=rows_of("x", mixes="dim"), integers=moves("x"))
 def split(x: LiveTensor, split_size: int, dim: int, outs: Sequence[LiveTensor]) -> list[Dispatch]:
     # The number of outputs is fixed. At a small live size the last outputs are short or empty.
     size = x.shape[dimension(dim, x.rank)]
@@ -167,7 +168,7 @@ def split(x: LiveTensor, split_size: int, dim: int, outs: Sequence[LiveTensor]) 
     return split_with_sizes(x, sizes, dim, outs)  # type: ignore[no-any-return]
 
 
-@op("aten.unbind_copy.int", rows=rows_of("x", mixes="dim"))
+@op("aten.unbind_copy.int", rows=rows_of("x", mixes="dim"), integers=moves("x"))
 def unbind(x: LiveTensor, dim: int, outs: Sequence[LiveTensor]) -> list[Dispatch]:
     d = dimension(dim, x.rank)
     check(
@@ -181,7 +182,7 @@ def unbind(x: LiveTensor, dim: int, outs: Sequence[LiveTensor]) -> list[Dispatch
     return [strided(x, out, rest, index * strides[d]) for index, out in enumerate(outs)]
 
 
-@op("aten.unfold_copy.default", work=reads_part_of("x"))
+@op("aten.unfold_copy.default", work=reads_part_of("x"), integers=moves("x"))
 def unfold(x: LiveTensor, dim: int, size: int, step: int, out: LiveTensor) -> Dispatch:
     """Windows of `size` elements become the last dimension. They start `step` elements apart."""
     d = dimension(dim, x.rank)
@@ -194,7 +195,7 @@ def unfold(x: LiveTensor, dim: int, size: int, step: int, out: LiveTensor) -> Di
     return strided(x, out, [*strides[:d], strides[d] * step, *strides[d + 1 :], strides[d]])
 
 
-@op("aten.select_copy.int", work=reads_part_of("x"), rows=rows_of("x", mixes="dim"))
+@op("aten.select_copy.int", work=reads_part_of("x"), rows=rows_of("x", mixes="dim"), integers=moves("x"))
 def select(x: LiveTensor, dim: int, index: int, out: LiveTensor) -> list[Route]:
     d = dimension(dim, x.rank)
     size = x.shape[d]
@@ -204,7 +205,7 @@ def select(x: LiveTensor, dim: int, index: int, out: LiveTensor) -> list[Route]:
     return strided_routes(x, out, strides[:d] + strides[d + 1 :], (index % size) * strides[d])
 
 
-@op("aten.expand_copy.default", rows=EXPANDED)
+@op("aten.expand_copy.default", rows=EXPANDED, integers=moves("x"))
 def expand(x: LiveTensor, size: Shape, implicit: bool, out: LiveTensor) -> list[Route]:
     lead = len(size) - x.rank
     check(lead >= 0, f"{describe(x.shape)} cannot be expanded to the smaller rank of {describe(size)}")
@@ -216,7 +217,7 @@ def expand(x: LiveTensor, size: Shape, implicit: bool, out: LiveTensor) -> list[
     return strided_routes(x, out, broadcast_strides(x.shape, shape))
 
 
-@op("aten.repeat.default")
+@op("aten.repeat.default", integers=moves("x"))
 def repeat(x: LiveTensor, repeats: Sequence[int], out: LiveTensor) -> Dispatch:
     lead = len(repeats) - x.rank
     check(lead >= 0, f"{len(repeats)} repeats are too few for shape {describe(x.shape)}")
@@ -228,7 +229,7 @@ def repeat(x: LiveTensor, repeats: Sequence[int], out: LiveTensor) -> Dispatch:
     return strided(x, out, [step for stride in strides for step in (0, stride)], viewed=shape)
 
 
-@op("aten.flip.default", rows=rows_of("x", mixes="dims"))
+@op("aten.flip.default", rows=rows_of("x", mixes="dims"), integers=moves("x"))
 def flip(x: LiveTensor, dims: Sequence[int], out: LiveTensor) -> Dispatch:
     strides = list(contiguous(x.shape))
     offset = 0
@@ -239,12 +240,12 @@ def flip(x: LiveTensor, dims: Sequence[int], out: LiveTensor) -> Dispatch:
     return strided(x, out, strides, offset)
 
 
-@op("aten.tril.default")
+@op("aten.tril.default", integers=moves("x", interval=or_zero))
 def tril(x: LiveTensor, diagonal: int, out: LiveTensor) -> Dispatch:
     return _triangle(x, diagonal, out, upper=False)
 
 
-@op("aten.triu.default")
+@op("aten.triu.default", integers=moves("x", interval=or_zero))
 def triu(x: LiveTensor, diagonal: int, out: LiveTensor) -> Dispatch:
     return _triangle(x, diagonal, out, upper=True)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from pteron.compiler.ir.integer_rules import moves
 from pteron.compiler.ir.rule import (
     Bound,
     Dispatch,
@@ -76,7 +77,7 @@ def _copy_quads(x: LiveTensor, y: LiveTensor, start: int, total: int, run: int) 
     return Dispatch("slice_quads", {"x": x, "y": y}, params, threads(count))
 
 
-@op("aten.cat.default", rows=rows_of("tensors", mixes="dim"))
+@op("aten.cat.default", rows=rows_of("tensors", mixes="dim"), integers=moves("tensors"))
 def cat(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Route]:
     # torch ignores a tensor of shape [0], whatever the rank of the others.
     parts = [x for x in tensors if x.max_shape != (0,)]
@@ -94,7 +95,7 @@ def cat(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Route]
     return joined(parts, out, d, [x.shape[d] for x in parts])
 
 
-@op("aten.stack.default")
+@op("aten.stack.default", integers=moves("tensors"))
 def stack(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Route]:
     shape = tensors[0].shape
     for n, x in enumerate(tensors):
@@ -107,7 +108,7 @@ def stack(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Rout
     return joined(tensors, out, d, [1] * len(tensors))
 
 
-@op("aten.slice_scatter.default")
+@op("aten.slice_scatter.default", integers=moves("x", "source"))
 def slice_scatter(
     x: LiveTensor,
     source: LiveTensor,
@@ -127,7 +128,7 @@ def slice_scatter(
     return [copy_dispatch(x, out), write_slice(source, out, d, first, length, step)]
 
 
-@op("aten.select_scatter.default")
+@op("aten.select_scatter.default", integers=moves("x", "source"))
 def select_scatter(
     x: LiveTensor, source: LiveTensor, dim: int, index: int, out: LiveTensor
 ) -> list[Dispatch]:
@@ -140,7 +141,7 @@ def select_scatter(
     return [copy_dispatch(x, out), write_slice(source, out, d, index % size if size else 0, 1)]
 
 
-@op("pteron.write_back", mutates=["target"])
+@op("pteron.write_back", mutates=["target"], integers=moves("x", "target"))
 def write_back(x: LiveTensor, target: LiveTensor, out: None) -> Dispatch:
     check(
         x.shape == target.shape, f"a buffer of shape {describe(target.shape)} cannot hold {describe(x.shape)}"
@@ -167,7 +168,12 @@ def update_cache(
     return cache_update(value, cache, start_pos)
 
 
-@op("update_cache_with_indices.default", mutates=["cache"], work=_update_work)
+@op(
+    "update_cache_with_indices.default",
+    mutates=["cache"],
+    work=_update_work,
+    integers=moves("value", "cache", indices=("indices",)),
+)
 def update_cache_with_indices(
     value: LiveTensor, cache: LiveTensor, start_pos: Unused, indices: LiveTensor, out: LiveTensor | None
 ) -> Dispatch:
