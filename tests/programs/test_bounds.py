@@ -86,6 +86,24 @@ def test_a_pinned_size_is_a_constant(file: Path, device: Device) -> None:
         assert method.why_static("x", 0) == "x[0] was pinned to 6 at load, by shapes="
 
 
+def test_kernels_of_pinned_sizes_have_no_parameters(file: Path, device: Device) -> None:
+    """Their sizes are in the shader text."""
+
+    def nodes(method: Method) -> dict[str, bool]:
+        return {kernel.op: "var<private> p" in kernel.text for kernel in method.kernels}
+
+    with pteron.load(file, device=device, fuse=(), shapes={"y": {0: (3, 3)}}) as program:
+        method = program.method()
+        assert nodes(method)["aten.cumsum.default"] is False  # z varies
+        assert nodes(method)["aten.avg_pool2d.default"] is True
+        check(method, (3, 8), (3, 3), (3, 5))
+    with pteron.load(file, device=device, shapes={"y": {0: (3, 3)}, "z": {0: (5, 5)}}) as program:
+        assert all(nodes(program.method()).values())
+        check(program.method(), (3, 5), (3, 5))
+    with pteron.load(file, device=device, shapes={"y": {0: 3}}) as program:
+        assert not any(nodes(program.method()).values())
+
+
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [

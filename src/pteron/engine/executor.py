@@ -18,6 +18,7 @@ from pteron.compiler.ir.live import LiveInt, LiveTensor
 from pteron.compiler.ir.values import Graph, Tensor
 from pteron.compiler.ops import kernel as kernels
 from pteron.compiler.plan.deferred_routes import RouteKey, needed_first
+from pteron.compiler.plan.fixed_nodes import fixed_nodes
 from pteron.compiler.plan.memory import aligned, plan_memory
 from pteron.compiler.plan.node_plan import NodePlan
 from pteron.compiler.plan.sweep import LiveGraph
@@ -46,6 +47,7 @@ class Shader:
 
     kernel: kernels.Kernel
     text: str
+    params: bytes | None = None  # the only ones that the text is for
     pipeline: Pipeline = None  # None: not compiled yet
 
     def compile(self, device: Device) -> None:
@@ -175,7 +177,8 @@ class Executor:
     # -- load -----------------------------------------------------------------------------------
 
     def _make_sites(self, wait: bool) -> None:
-        shaders: dict[tuple[int, str, int], Shader] = {}  # thirty equal layers have the same kernels
+        shaders: dict[tuple[int, str, int, bool], Shader] = {}  # thirty equal layers have the same kernels
+        fixed = fixed_nodes(self.graph) if wait else frozenset()  # nodes of one form share late kernels
         late: dict[tuple[int, int, str], list[Site]] = {}
         for node, routes in zip(self.graph.nodes, self.live.routes, strict=True):
             form = self.live.form(node.index)
@@ -183,9 +186,9 @@ class Executor:
             for rank, route in enumerate(routes):
                 sites = []
                 for number, dispatch in enumerate(route.dispatches):
-                    key = (form, route.name, number)
+                    key = (form, route.name, number, node.index in fixed)
                     if key not in shaders:
-                        shaders[key] = self._shader(dispatch)
+                        shaders[key] = self._shader(dispatch, node.index in fixed)
                     site = self._make_site(dispatch, shaders[key], node.index, f"{node.label}, {route.name}")
                     sites.append(site)
                     self._site_of[node.index, route.name, number] = site
@@ -195,9 +198,13 @@ class Executor:
         # The best routes of all nodes come first.
         self._late_sites = {(form, name): late[rank, form, name] for rank, form, name in sorted(late)}
 
-    def _shader(self, dispatch: Dispatch) -> Shader:
+    def _shader(self, dispatch: Dispatch, fixed: bool) -> Shader:
         kernel = kernels.load(dispatch.kernel, dispatch.defines, self._wide)
-        return Shader(kernel, shader_text(kernel, dispatch))
+        text = shader_text(kernel, dispatch)
+        if not fixed:
+            return Shader(kernel, text)
+        params = kernel.pack(dispatch.params)
+        return Shader(kernel, kernels.with_params(kernel, text, params), params)
 
     def _compile(self) -> None:
         """Compile all shaders but those of late routes."""
@@ -354,6 +361,7 @@ class Executor:
         packed = self._packed.get(dispatch)
         if packed is None:
             packed = self._packed[dispatch] = site.kernel.pack(dispatch.params)
+        assert site.shader.params in (None, packed), f"{site.label} is for other sizes"
         return packed
 
     def launches(self, node: int) -> list[Launch]:

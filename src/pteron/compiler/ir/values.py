@@ -173,7 +173,7 @@ class Port:
     limited: frozenset[int] = (
         frozenset()
     )  # dimensions with smaller bounds than the file's, from `load(shapes=)`
-    pinned: frozenset[int] = frozenset()  # those of them with one size
+    pinned: frozenset[int] = frozenset()  # dimensions with one size, because a size was pinned at load
 
     @property
     def max_shape(self) -> Shape:

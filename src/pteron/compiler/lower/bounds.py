@@ -160,10 +160,12 @@ class _Chosen:
         self.free: dict[FreeSize, FreeSize] = {}  # the numbers that are limited, and what they become
         self._given: dict[FreeSize, str] = {}  # which bound has limited them
         self._named: set[tuple[ValueId, int]] = set()
+        self._pins = False  # if one size is pinned, sizes that seem to be constants are held to, too
 
     def limit(self, value: ValueId, dim: int, limit: Limit) -> None:
         port, size = self.ports[value], self.sizes[value][dim]
         name = f"{port.name}[{dim}]"
+        self._pins |= limit.pinned
         if isinstance(size, int):
             if size > limit.most or (limit.pinned and size != limit.most):
                 why = refusal(self.live, port, dim) or InputError(f"{name} cannot vary")
@@ -229,6 +231,7 @@ class _Chosen:
     def port(self, port: Port) -> Port:
         """An input with its bounds. It has its new tensor already."""
         sizes = self.sizes[_id(port)]
+        now = tuple(map(self._size, sizes))
         of = {
             d: self.free[size.of]
             for d, size in enumerate(sizes)
@@ -236,9 +239,9 @@ class _Chosen:
         }
         return replace(
             port,
-            sizes=None if port.sizes is None else tuple(map(self._size, sizes)),
+            sizes=None if port.sizes is None else now,
             limited=frozenset(of),
-            pinned=frozenset(d for d, free in of.items() if len(free.values) == 1),
+            pinned=frozenset(d for d, size in enumerate(now) if self._pins and isinstance(size, int)),
         )
 
     def _size(self, size: int | Size) -> int | Size:

@@ -46,6 +46,7 @@ from pteron.compiler.ops.preprocess import Line, PreprocessorError
 _BINDING = re.compile(
     r"@group\(0\)\s*@binding\((\d+)\)\s*var<(storage|uniform)(?:,\s*(read|read_write))?>\s*(\w+)\s*:\s*([^;]+);"
 )
+_PARAMS_BINDING = re.compile(r"@group\(0\)\s*@binding\(\d+\)\s*var<uniform>\s*p\s*:\s*Params;")
 _PARAMS = re.compile(r"struct\s+Params\s*\{(.*?)\}", re.DOTALL)
 _FIELD = re.compile(r"(\w+)\s*:\s*(\w+(?:<\w+(?:<\w+>, \d+)?>)?)\s*,")
 _NUMBER = re.compile(r"@binding\(\d+\)")
@@ -245,6 +246,29 @@ def _source(
     lines = [line for name, _, line in defines if name in used]
     text = "\n".join([f"const WG = {WORKGROUP}u;", *lines, accessors, functions, code, _FLAT, body])
     return f"enable f16;\n{text}" if _HALF.search(_COMMENT.sub("", text)) else text
+
+
+def with_params(kernel: Kernel, text: str, params: bytes) -> str:
+    """The text with the values of `Params` in it. The driver's compiler then knows them.
+
+    They are no constants of WGSL: a division by one that is 0 is an error there, even where it never runs.
+    Infinity and NaN cannot be written, so a text with one of them stays as it is.
+    """
+    values = []
+    for field in kernel.fields:
+        numbers = struct.unpack_from(f"<{field.count}{field.code}", params, field.offset)
+        if not all(map(math.isfinite, numbers)):
+            return text
+        kind = {"I": "u32", "i": "i32", "f": "f32"}[field.code]
+        width = 4 if field.count > 4 else field.count
+        items = [f"{kind}({number!r})" for number in numbers]
+        vectors = [
+            f"vec{width}<{kind}>({', '.join(items[at : at + width])})" if width > 1 else items[at]
+            for at in range(0, len(items), width)
+        ]
+        array = f"array<vec4<{kind}>, {len(vectors)}>({', '.join(vectors)})"
+        values.append(array if len(vectors) > 1 else vectors[0])
+    return _PARAMS_BINDING.sub(f"var<private> p: Params = Params({', '.join(values)});", text)
 
 
 def explain(kernel: Kernel, text: str, message: str) -> str:

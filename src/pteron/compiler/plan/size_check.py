@@ -20,7 +20,7 @@ class SizeCheck:
         self._ports = [
             (port, port.value.id, sizes)
             for port in graph.inputs
-            if isinstance(port.value, Tensor) and (sizes := _known(port))
+            if isinstance(port.value, Tensor) and (sizes := held_sizes(port))
         ]
         self._accepted: list[Live] = []
 
@@ -37,7 +37,7 @@ class SizeCheck:
         self._accepted = given
 
 
-def _known(port: Port) -> dict[int, int | Size]:
+def held_sizes(port: Port) -> dict[int, int | Size]:
     """The sizes of an input that calls are held to, by dimension."""
     if port.sizes is None:
         return {dim: port.max_shape[dim] for dim in port.pinned}
