@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pteron.compiler.ir.rule import Dispatch, LiveTensor, Number, Unused, check, numel, op
-from pteron.compiler.ops.shapes import broadcast, broadcast_strides, merge
+from pteron.compiler.ops.shapes import broadcast, broadcast_walks
 
 LANES = 64  # of the one workgroup
 
@@ -22,15 +22,11 @@ def allclose(
     check(x.dtype is other.dtype, f"x is {x.dtype.name} and other is {other.dtype.name}: cast one of them")
     shape = broadcast(x.shape, other.shape)
     out.resize(out.max_shape)  # one element, of any rank
-    sizes, (x_walk, other_walk) = merge(shape, *(broadcast_strides(t.shape, shape) for t in (x, other)))
     params: dict[str, Number] = {
         "count": numel(shape),
         "rtol": rtol,
         "atol": atol,
         "equal_nan": int(equal_nan),
-        "rank": len(sizes),
-        "sizes": sizes,
-        "a_strides": x_walk,
-        "b_strides": other_walk,
+        **broadcast_walks(shape, {"a": x, "b": other}),
     }
     return Dispatch("allclose", {"a": x, "b": other, "y": out}, params, (1, 1, 1), {"LANES": LANES})

@@ -16,8 +16,8 @@ from pteron.compiler.ir.rule import (
     quads,
     threads,
 )
-from pteron.compiler.ops.elementwise import as_f32, broadcast_params
-from pteron.compiler.ops.shapes import broadcast
+from pteron.compiler.ops.elementwise import as_f32
+from pteron.compiler.ops.shapes import broadcast, broadcast_walks
 
 # Operators that have another rule for complex tensors.
 ARITHMETIC = {
@@ -143,9 +143,8 @@ def _binary(expression: str, a: LiveTensor, b: LiveTensor, out: LiveTensor, alph
     out.resize(broadcast(a.shape, b.shape))
     code = "".join(_complex_element(name, x) for name, x in (("a", a), ("b", b)))
     code += f"fn apply(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {{ return {expression}; }}\n"
-    walks = broadcast_params(out.shape, {"a": a, "b": b})
     params: dict[str, Number] = {"quads": quads(out.numel), "alpha": as_f32(alpha)}
-    params |= {key: value for key, value in walks.items() if not key.endswith("_read")}
+    params |= broadcast_walks(out.shape, {"a": a, "b": b})
     return Dispatch("complex", {"a": a, "b": b, "y": out}, params, threads(quads(out.numel)), code=code)
 
 

@@ -33,6 +33,7 @@ from pteron.compiler.ir.rule import (
     OpError,
     Scalar,
     Scratch,
+    Shape,
     check,
     numel,
     op,
@@ -41,7 +42,7 @@ from pteron.compiler.ir.rule import (
 )
 from pteron.compiler.ir.values import Node
 from pteron.compiler.ops.integer_expressions import NoIntegerForm, in_two_words
-from pteron.compiler.ops.shapes import broadcast, broadcast_strides, merge
+from pteron.compiler.ops.shapes import broadcast, broadcast_strides, broadcast_walks, merge
 
 F32_MAX = 3.4028234663852886e38
 ELEMENTS, SAME, ONE, ALIKE, RUN = range(5)
@@ -203,14 +204,14 @@ def _scalar_params(scalars: Sequence[Scalar], places: int) -> dict[str, Number]:
     return {**floats, **{f"k{i}": as_i32(value) for i, value in enumerate(padded)}}
 
 
-def broadcast_params(shape: tuple[int, ...], operands: Mapping[str, LiveTensor]) -> dict[str, Number]:
+def broadcast_params(shape: Shape, operands: Mapping[str, LiveTensor]) -> dict[str, Number]:
     """Parameters: from an element of the output to the elements of operands that are broadcast to it."""
-    sizes, strides = merge(shape, *(broadcast_strides(x.shape, shape) for x in operands.values()))
-    params: dict[str, Number] = {"rank": len(sizes), "sizes": sizes}
-    for (name, x), walk in zip(operands.items(), strides, strict=True):
-        params[f"{name}_strides"] = walk
-        params[f"{name}_read"] = _way_to_read(walk, sizes, x.numel == numel(shape))
-    return params
+    found: dict[str, Any] = broadcast_walks(shape, operands)
+    ways = {
+        f"{name}_read": _way_to_read(found[f"{name}_strides"], found["sizes"], x.numel == numel(shape))
+        for name, x in operands.items()
+    }
+    return found | ways
 
 
 def _way_to_read(strides: Sequence[int], sizes: Sequence[int], is_whole: bool) -> int:

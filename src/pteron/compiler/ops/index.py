@@ -31,7 +31,7 @@ from pteron.compiler.ir.rule import (
 )
 from pteron.compiler.ops.elementwise import as_f32, convert_dispatch, signed, wide_target, words_of
 from pteron.compiler.ops.integer_expressions import in_two_words
-from pteron.compiler.ops.shapes import broadcast, broadcast_strides, contiguous, dimension, merge
+from pteron.compiler.ops.shapes import broadcast, broadcast_strides, contiguous, dimension, walks
 
 Strides = Sequence[int]
 
@@ -48,15 +48,11 @@ def read_indexed(
 ) -> Dispatch:
     """out[i] = x[i . x_strides + index[i . index_strides] * stride]. `out` already has its live shape."""
     check(length > 0 or not out.numel, "an empty dimension cannot be indexed")
-    sizes, (x_walk, index_walk) = merge(out.shape, x_strides, index_strides)
     params: dict[str, Number] = {
         "quads": quads(out.numel),
-        "rank": len(sizes),
         "length": length,
         "stride": stride,
-        "sizes": sizes,
-        "x_strides": x_walk,
-        "index_strides": index_walk,
+        **walks(out.shape, x=x_strides, index=index_strides),
     }
     return Dispatch("gather", {"x": x, "index": index, "y": out}, params, threads(quads(out.numel)))
 
@@ -93,16 +89,11 @@ def write_indexed(
         )
     wide, narrowing = wide_target(out)
     count = numel(sizes)
-    merged, (x_walk, index_walk, source_walk) = merge(sizes, x_strides, index_strides, source_strides)
     plain = source if isinstance(source, (int, float)) else 0
     params: dict[str, Number] = {
-        "rank": len(merged),
         "length": length,
         "stride": stride,
-        "sizes": merged,
-        "y_strides": x_walk,
-        "index_strides": index_walk,
-        "source_strides": source_walk,
+        **walks(sizes, y=x_strides, index=index_strides, source=source_strides),
     }
     given = source if isinstance(source, LiveTensor) else x
     bound: dict[str, Bound] = {"index": index, "source": given, "y": wide}
@@ -245,15 +236,12 @@ class AdvancedIndex:
     def _add(
         index: LiveTensor, offsets: Scratch, shape: Shape, length: int, stride: int, is_first: bool
     ) -> Dispatch:
-        sizes, (walk,) = merge(shape, broadcast_strides(index.shape, shape))
         count = numel(shape)
         params: dict[str, Number] = {
             "count": count,
-            "rank": len(sizes),
             "length": length,
             "stride": stride,
-            "sizes": sizes,
-            "index_strides": walk,
+            **walks(shape, index=broadcast_strides(index.shape, shape)),
         }
         bindings: dict[str, Bound] = {"index": index, "offsets": offsets}
         return Dispatch("index_offset", bindings, params, threads(count), {"IS_FIRST": is_first})

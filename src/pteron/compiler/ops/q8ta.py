@@ -38,7 +38,7 @@ from pteron.compiler.ops.products import (
     product_routes,
 )
 from pteron.compiler.ops.quantized import check_matrix
-from pteron.compiler.ops.shapes import broadcast, broadcast_strides, contiguous, merge
+from pteron.compiler.ops.shapes import broadcast, broadcast_walks, contiguous, merge
 from pteron.compiler.ops.window import Window, as_3d, per_dimension
 from pteron.compiler.ops.workgroups import SQUARE_TILES, stores, team_candidates, tile_candidates
 
@@ -343,11 +343,8 @@ def q8ta_add(
 ) -> Dispatch:
     shape = broadcast(a.shape, b.shape)
     out.resize(shape)
-    walks = [broadcast_strides(x.shape, shape) for x in (a, b)]
-    sizes, (a_strides, b_strides) = merge(shape, *walks)
     params: dict[str, Number] = {
         "quads": quads(out.numel),
-        "rank": len(sizes),
         "a_scale": a_scale,
         "a_zero": a_zero,
         "b_scale": b_scale,
@@ -356,9 +353,7 @@ def q8ta_add(
         "out_inverse": 1.0 / output_scale,
         "out_zero": output_zero,
         "zero": 0,
-        "sizes": sizes,
-        "a_strides": a_strides,
-        "b_strides": b_strides,
+        **broadcast_walks(shape, {"a": a, "b": b}),
     }
     return Dispatch("q8ta_add", {"a": a, "b": b, "y": out}, params, threads(quads(out.numel)))
 
@@ -378,8 +373,6 @@ def add_codes(
     """a + b as XNNPACK adds codes: in fixed point, ties up. A negative scale of b subtracts."""
     shape = broadcast(a.shape, b.shape)
     out.resize(shape)
-    walks = [broadcast_strides(x.shape, shape) for x in (a, b)]
-    sizes, (a_strides, b_strides) = merge(shape, *walks)
     ratios = [nearest_f32(scale / output_scale) for scale in (a_scale, b_scale)]
     largest = max(map(abs, ratios))
     check(2**-10 <= largest < 2**8, f"the scales of the operands are {ratios} of that of the sum")
@@ -387,15 +380,12 @@ def add_codes(
     a_factor, b_factor = (round(ldexp(ratio, shift)) for ratio in ratios)
     params: dict[str, Number] = {
         "quads": quads(out.numel),
-        "rank": len(sizes),
         "a_factor": a_factor,
         "b_factor": b_factor,
         "offset": (1 << shift - 1) - a_factor * a_zero - b_factor * b_zero,
         "shift": shift,
         "out_zero": output_zero,
-        "sizes": sizes,
-        "a_strides": a_strides,
-        "b_strides": b_strides,
+        **broadcast_walks(shape, {"a": a, "b": b}),
     }  # fmt: skip
     return Dispatch("add_codes", {"a": a, "b": b, "y": out}, params, threads(quads(out.numel)))
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from pteron.compiler.ir.rule import OpError, Shape, check, describe, numel
+from pteron.compiler.ir.rule import LiveTensor, Number, OpError, Shape, check, describe, numel
 
-__all__ = ["MAX_RANK", "broadcast", "broadcast_strides", "contiguous", "dimension", "merge", "numel"]
+__all__ = [
+    "MAX_RANK",
+    "broadcast",
+    "broadcast_strides",
+    "broadcast_walks",
+    "contiguous",
+    "dimension",
+    "merge",
+    "numel",
+    "walks",
+]
 
 # The size of `array<vec4<u32>, 2>` in a kernel's Params. Dimensions are merged before they are counted.
 MAX_RANK = 8
@@ -42,6 +52,18 @@ def broadcast_strides(shape: Shape, out: Shape) -> tuple[int, ...]:
     """The strides of a tensor that is broadcast from `shape` to `out`: 0 for a repeated dimension."""
     padded = (1,) * (len(out) - len(shape)) + shape
     return tuple(0 if size == 1 else stride for size, stride in zip(padded, contiguous(padded), strict=True))
+
+
+def broadcast_walks(shape: Shape, operands: Mapping[str, LiveTensor]) -> dict[str, Number]:
+    """Parameters of a kernel: from an element of the output to those of operands that are broadcast to it."""
+    return walks(shape, **{name: broadcast_strides(x.shape, shape) for name, x in operands.items()})
+
+
+def walks(sizes: Shape, **strides: Sequence[int]) -> dict[str, Number]:
+    """Parameters of a kernel: merged dimensions, and the strides of each named operand along them."""
+    merged, found = merge(sizes, *strides.values())
+    named = {f"{name}_strides": walk for name, walk in zip(strides, found, strict=True)}
+    return {"rank": len(merged), "sizes": merged, **named}
 
 
 def merge(sizes: Shape, *strides: Sequence[int]) -> tuple[Shape, list[tuple[int, ...]]]:
