@@ -101,6 +101,9 @@ class Drawing:
             return list(self.rng.choice(self._live))
         if self.rng.random() < 0.01:
             return [0] * self.points
+        return self.fixed_size()
+
+    def fixed_size(self) -> list[int]:
         return [self.rng.choice(SIZES)] * self.points
 
     def source(

@@ -30,7 +30,6 @@ KNOWN = (
     Known("sizes that depend on data", "refuses", "", "depends on the data|output_size is missing"),
     Known("complex arithmetic", "refuses", "", "does not take complex tensors"),
     Known("images of bytes, resized", "refuses", "upsample", "must be a float tensor|must hold float images"),
-    Known("a divisor that is not positive", "refuses", "", "divisor_override must be positive"),
     Known("integers beyond 32 bits", "refuses", "", "beyond 32 bits|does not fit the GPU's int32"),
     Known(
         "sizes of empty images", "refuses", "pixel_unshuffle|convolution_backward", r"\(.*\b0\b.*does not fit"
@@ -38,20 +37,6 @@ KNOWN = (
     Known("unused inputs of a delegate", "refuses", "", "do not tell which are unused"),
     # -- docs/known-differences.md ------------------------------------------------------------------------
     Known("integers divided by zero", "accepts", "", "ZeroDivision|[Dd]ivision by zero"),
-    Known("padding times infinity", "differs", "convolution", "expected nan|got nan"),
-    Known("NaN in a Fourier transform", "differs", "_fft", "nan"),
-    Known("NaN in a maximum norm", "differs", "_cdist_forward|_pdist_forward", "got nan"),
-    Known("steps of 16-bit floats", "differs", "grid_sampler", "float16"),
-    Known("64-bit floats", "differs", r"logit|remainder|fmod|div|pow", r"elements of float64\["),
-    Known(
-        "neighbours with the weight 0", "differs", "upsample_bilinear2d|grid_sampler", "got nan|expected nan"
-    ),
-    Known(
-        "products of 16-bit floats",
-        "differs",
-        r"logit|erf|floor_divide|div\.\w+_mode|div\.out_mode",
-        "float16",
-    ),
     # -- mistakes of a reference --------------------------------------------------------------------------
     Known("indices outside of the input", "accepts", "max_pool2d_with_indices_backward", "ends the process"),
     Known("a buffer that the Vulkan partitioner makes a constant", "exported", "index_put_|copy_", "^Vulkan"),

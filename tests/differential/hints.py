@@ -461,6 +461,9 @@ def masked_select(d: Drawing) -> Args:
 
 @hint("repeat_interleave")
 def repeat_interleave(d: Drawing) -> Args:
+    if d.chance(0.5):
+        repeats = d.source("int64", [d.fixed_size()], "range 0 4", "constant")
+        return {"repeats": f"${repeats}", "output_size": int(d.env[repeats][0].sum())}
     return {"repeats": "$" + d.source(_index_dtype(d), [d.a_size()], "range 0 4", "input")}
 
 

@@ -196,8 +196,6 @@ class _Heads:
             args["is_causal"] = True
         if d.chance(0.3):
             args["scale"] = d.rng.choice([0.25, 0.5, 1.0])
-        if d.chance(0.2):
-            args["drpout_p"] = 0.0
         return args
 
 
@@ -237,18 +235,23 @@ def update_cache_with_indices(d: Drawing) -> Args:
 def custom_quantized_sdpa(d: Drawing) -> Args:
     h = _Heads(d)
     args: Args = {}
+    rows_last = d.chance(0.3)
     for name, length, heads in (
         ("query", h.rows, h.heads),
         ("key", [h.capacity] * d.points, h.shared),
         ("value", [h.capacity] * d.points, h.shared),
     ):
         dims = [h.batch, length, [heads] * d.points]
+        if rows_last:
+            dims[1:] = dims[2:0:-1]
         codes = d.source("int8", [*dims, [h.width] * d.points], "range -128 128", "input")
         zeros = d.source("int8", [*dims, [1] * d.points], "range -9 10", "input")
         numbers = d.source("float32", [*dims, [1] * d.points], "positive", "input")
         scale = d.step("aten::mul.Scalar_out", {"self": f"${numbers}", "other": 1 / 64})[0]
         letter = name[0]
         args |= {name: f"${codes}", f"{letter}_zero_points": f"${zeros}", f"{letter}_scales": f"${scale}"}
+    if rows_last:
+        args["is_seq_at_dim_2"] = True
     return {**args, "start_pos": h.at(), **h.rest()}
 
 

@@ -39,6 +39,7 @@ AVERAGES: dict[str, Callable[[int], list[Any]]] = {
         None,
     ],
     "divisor": lambda n: [image(1, 3, n + 1, n + 2), [2, 3], [1, 2], [1, 1], False, True, 7],
+    "negative divisor": lambda n: [image(1, 3, n + 1, 4), [2, 2], [2, 2], [0, 0], False, True, -3],
     "one number for both": lambda n: [image(1, 3, n + 1, n + 1), [2], [2], [1], False, True, None],
     "float16": lambda n: [image(1, 3, n + 1, n + 2, dtype=HALF), [2, 3], [1, 2], [1, 1], False, True, None],
 }

@@ -84,6 +84,18 @@ def test_sizes_that_the_export_did_not_allow_are_refused(method: Any, shapes: An
     torch.testing.assert_close(method(*given)[0], Pairs()(*given)[0])
 
 
+def test_a_size_that_follows_from_another_keeps_its_smallest() -> None:
+    for smallest, text in ((1, r"from 2 to 16, not 0"), (3, r"from 6 to 16, not 0")):
+        shapes = ({0: 2 * Dim("half", min=smallest, max=8)},)
+        with (
+            pteron.load(
+                pteron.export(nn.ReLU(), (torch.randn(16, 4),), dynamic_shapes=shapes).buffer
+            ) as program,
+            pytest.raises(pteron.InputError, match=text),
+        ):
+            program(torch.zeros(0, 4))
+
+
 def test_reports_use_the_stored_sizes(file: Path, method: Any) -> None:
     with ProgramFile.open(file) as opened:
         info = inspect_method(opened, "forward")

@@ -81,8 +81,9 @@ def test_tensors_of_narrow_floats_are_widened_but_never_rounded(dtype: torch.dty
         ready = to_gpu(read(x, "x"), host_type, DType.float32, "x", x)
         np.testing.assert_array_equal(ready, x.float().numpy())
     other, name = (DType.bfloat16, "float16") if dtype is torch.float16 else (DType.float16, "bfloat16")
-    with pytest.raises(InputError, match=rf"expected dtype {other}.* got {name}: convert it"):
-        to_gpu(read(x, "x"), other.label, other, "x", x)
+    for given, got in ((x, name), (x.float(), "float32")):
+        with pytest.raises(InputError, match=rf"expected dtype {other}, got {got}: convert it"):
+            to_gpu(read(given, "x"), other.label, other, "x", given)
 
 
 def test_strided_arrays_become_row_major() -> None:

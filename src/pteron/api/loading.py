@@ -205,8 +205,11 @@ async def load_async(
 
 
 def load_file(file: ProgramFile, device: Device, **options: Any) -> Program:
-    """Load an open file onto an open device, with options of `load`. The caller closes both."""
-    return _load(_lower_file(file, None, [], _Options(**options)), device, owns_device=False)
+    """The program of an open file on an open device, with options of `load`. The caller closes both.
+
+    Each method is loaded at its first use. Nothing is logged.
+    """
+    return _program(_lower_file(file, None, [], _Options(methods=(), **options)), device, owns_device=False)
 
 
 @dataclass(frozen=True, slots=True)

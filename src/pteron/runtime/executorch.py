@@ -211,7 +211,7 @@ class Program:
                 plan = self._file.plan(name)
                 with as_runtime_errors():
                     if self._program is None:
-                        self._program = load_file(self._file, self._runtime.device(), methods=())
+                        self._program = load_file(self._file, self._runtime.device())
                     self._methods[name] = Method(self._program.method(name), plan, self._recorder)
             return self._methods[name]
 

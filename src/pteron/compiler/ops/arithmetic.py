@@ -219,6 +219,9 @@ def pow_of_scalar(base: Scalar, exponent: LiveTensor, out: LiveTensor) -> Elemen
 @elementwise("aten.div.Tensor_mode")
 def div_mode(a: LiveTensor, b: LiveTensor, rounding_mode: str | None, out: LiveTensor) -> Elementwise:
     integer = rounding_mode is not None and all_integer(a, b)
+    if rounding_mode == "trunc" and out.dtype in (DType.float16, DType.bfloat16):
+        # As in torch, which rounds the quotient of two tensors, and does not round that by a number.
+        return Elementwise(f"trunc(as_{out.dtype}(a / b))")
     return Elementwise(_quotient("a", "b", rounding_mode, out.dtype), integer=integer)
 
 
@@ -236,10 +239,7 @@ def _quotient(a: str, b: str, rounding_mode: str | None, dtype: DType) -> str:
     )
     if rounding_mode == "floor":
         return f"floordiv4({a}, {b})" if dtype.is_float else f"ifloordiv4({a}, {b})"
-    if rounding_mode is None or not dtype.is_float:
-        return f"{a} / {b}"
-    # As in torch, the quotient of 16-bit floats is rounded before it is truncated.
-    return f"trunc({a} / {b})" if dtype is DType.float32 else f"trunc(as_{dtype}({a} / {b}))"
+    return f"trunc({a} / {b})" if rounding_mode and dtype.is_float else f"{a} / {b}"
 
 
 @elementwise("aten.clamp.default", "aten.hardtanh.default")

@@ -125,10 +125,7 @@ def _avg_pool(rank: int) -> None:
         divisor_override: int | None,
         out: LiveTensor,
     ) -> Dispatch:
-        check(
-            divisor_override is None or divisor_override > 0,
-            f"divisor_override must be positive, not {divisor_override}",
-        )
+        check(divisor_override != 0, "divisor_override must not be 0")
         window = pooling_window(kernel_size, stride, padding, (1,), rank)
         return average(x, out, rank, window, ceil_mode, count_include_pad, divisor_override or 0)
 

@@ -96,14 +96,18 @@ def to_gpu(
     if dtype is DType.bfloat16:
         return _to_bfloat16(array, name, given)
     if array.dtype != host_type and not _is_harmless(array, host_type):
-        got = str(given.dtype).removeprefix("torch.") if is_torch(given) else array.dtype
-        raise InputError(f"{name}: expected dtype {host_type}, got {got}: {_hint(given, host_type)}")
+        raise _other_dtype(array, host_type, name, given)
     if array.dtype == dtype.label:
         return np.asarray(array, order="C")
     with np.errstate(over="ignore"):  # values that do not fit are reported below
         narrow = np.asarray(array, dtype.label, order="C")
     _check_fits(array, narrow, dtype, name)
     return narrow
+
+
+def _other_dtype(array: np.ndarray[Any, Any], wanted: str, name: str, given: Any) -> InputError:
+    got = str(given.dtype).removeprefix("torch.") if is_torch(given) else array.dtype
+    return InputError(f"{name}: expected dtype {wanted}, got {got}: {_hint(given, wanted)}")
 
 
 def _hint(value: Any, host_type: str) -> str:
@@ -119,7 +123,10 @@ def _to_bfloat16(array: np.ndarray[Any, Any], name: str, given: Any) -> np.ndarr
     """The bits of bfloat16: the upper half of a float32, rounded to nearest even."""
     if array.dtype.name == "bfloat16":  # from ml_dtypes
         return np.ascontiguousarray(array).view(np.uint16)
-    if array.dtype != np.float32 and array.ndim:
+    if is_torch(given):
+        if str(given.dtype) != "torch.bfloat16":
+            raise _other_dtype(array, "bfloat16", name, given)
+    elif array.dtype != np.float32 and array.ndim:
         raise InputError(
             f"{name}: expected dtype bfloat16 or float32, got {array.dtype}: {_hint(given, 'float32')}"
         )

@@ -55,9 +55,14 @@ class _Sizes:
         return [self._numbers[symbol], times, plus]
 
     def _smallest(self, symbol: sympy.Symbol) -> int:
-        known = self._program.range_constraints.get(symbol)
-        smallest = 0 if known is None else max(0, int(known.lower))
-        return 0 if smallest == 2 and self._may_be_one else smallest
+        """What the ranges of all sizes that follow from a symbol leave."""
+        smallest = 0
+        for size, known in self._program.range_constraints.items():
+            times, plus = _linear(size) if size.free_symbols == {symbol} else (0, 0)
+            least = -((plus - int(known.lower)) // times) if times else 0
+            if not (size == symbol and least == 2 and self._may_be_one):
+                smallest = max(smallest, least)
+        return smallest
 
 
 def _linear(expression: sympy.Expr) -> tuple[int, int]:

@@ -131,7 +131,7 @@ def _problems(
     file: ProgramFile, device: DryDevice, max_nodes: int, shapes: GivenShapes | None
 ) -> Mapping[str, Sequence[Problem]]:
     try:
-        program = load_file(file, device, max_nodes=max_nodes, shapes=shapes, methods=())
+        program = load_file(file, device, max_nodes=max_nodes, shapes=shapes)
     except CannotRun as error:
         return error.problems
     return {name: _problems_of_load(program, name) for name in file.method_names}

@@ -13,8 +13,8 @@ fn value(o: Output) -> y_t {
         }
     }
     let held = volume(max(v.last - v.first, vec3<i32>(0)));
-    let count = select(select(held, v.size, COUNT_PADDING), i32(p.divisor), p.divisor != 0u);
-    return sum / y_t(max(count, 1));
+    let count = max(select(held, v.size, COUNT_PADDING), 1);
+    return sum / y_t(select(count, p.divisor, p.divisor != 0));
 }
 
 @compute @workgroup_size(WG)

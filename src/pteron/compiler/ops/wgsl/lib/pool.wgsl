@@ -1,7 +1,7 @@
 // The input elements of each output element, along each of three spatial dimensions.
 struct Params {
     quads: u32,
-    divisor: u32,  // 0: divide by the number of elements
+    divisor: i32,  // 0: divide by the number of elements
     lowest: u32,   // the bits of the lowest value, which is the maximum of an empty window
     input: vec3<u32>,
     output: vec3<u32>,
