@@ -130,6 +130,23 @@ def main() -> None:
             print(f"{name}.{kind}: {len(data)} bytes")
     separate_weights()
     language_model()
+    for_xnnpack()
+
+
+def for_xnnpack() -> None:
+    """Kinds of nodes that the other programs for XNNPACK do not have."""
+    from tests.programs import test_xnnpack as xnnpack
+
+    torch.manual_seed(0)
+    pair = torch.randn(9, 6), torch.randn(9, 6)
+    image = torch.randn(4, 3, 5, 7).to(memory_format=torch.channels_last)
+    made = {
+        "elementwise": xnnpack.lower(xnnpack.Elementwise().eval(), pair, ({0: xnnpack.ROWS},) * 2),
+        "four_bits": xnnpack.groups_of_four_bits(torch.randn(9, 64)),
+        "pools": xnnpack.argmax_pools(image, torch.export.Dim("images", min=2, max=4)),
+    }
+    for name, data in made.items():
+        (SEEDS / f"{name}.xnnpack.pte").write_bytes(data)
 
 
 def separate_weights() -> None:

@@ -56,6 +56,7 @@ class Corpus:
 
     def __init__(self, files: Sequence[bytes], operators: Sequence[str]) -> None:
         self.files = list(files)
+        self.weights = [1 / (len(data) + 10_000) for data in files]  # mutants of large files take longer
         self.operators = list(operators)
         self.decoded = [Decoded(data) for data in files]
         self.records: dict[type, list[Any]] = {}
@@ -67,7 +68,7 @@ class Corpus:
                     self.records.setdefault(type(value), []).append(value)
 
     def mutant(self, rng: Random) -> bytes:
-        number = rng.randrange(len(self.files))
+        (number,) = rng.choices(range(len(self.files)), self.weights)
         if rng.random() < 0.1:
             return damage_bytes(self.files[number], rng, self.files)
         data = self.decoded[number].changed(rng, self)

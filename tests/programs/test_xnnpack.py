@@ -319,16 +319,20 @@ def test_a_convolution_that_quantizes_its_input(device: Device) -> None:
     compare(device, data, made, rtol=1e-3, atol=2e-2)
 
 
-def test_groups_of_four_bits(device: Device) -> None:
+def groups_of_four_bits(x: torch.Tensor) -> bytes:
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
     from torchao.quantization.granularity import PerGroup
 
-    torch.manual_seed(8)
     module = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 8)).eval()
     config = Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int4, weight_granularity=PerGroup(32))
     quantize_(module, config)
+    return lower(module, [x], ({0: ROWS},), dynamic=True)
+
+
+def test_groups_of_four_bits(device: Device) -> None:
+    torch.manual_seed(8)
     made = [(torch.randn(n, 64),) for n in (9, 3, 1, 7)]
-    compare(device, lower(module, made[0], ({0: ROWS},), dynamic=True), made, rtol=1e-3, atol=1e-3)
+    compare(device, groups_of_four_bits(made[0][0]), made, rtol=1e-3, atol=1e-3)
 
 
 def test_weights_in_another_file(device: Device, tmp_path: Any) -> None:
@@ -402,10 +406,8 @@ class TwoPools(nn.Module):
         return small, small * 2.0
 
 
-def test_argmax_pooling(device: Device) -> None:
-    torch.manual_seed(13)
-    made = [(torch.randn(n, 3, 5, 7).to(memory_format=torch.channels_last),) for n in (4, 2, 3)]
-    data = lower(TwoPools(), made[0], ({0: Dim("n", min=2, max=4)},))
+def argmax_pools(x: torch.Tensor, images: Dim) -> bytes:
+    """A program whose second output has the places of the largest elements."""
 
     def other(graph: xnnpack_graph.XnnGraph) -> xnnpack_graph.XnnGraph:
         pool, *_, last = graph.nodes
@@ -425,9 +427,15 @@ def test_argmax_pooling(device: Device) -> None:
             values.append(replace(item, value=tensor))
         return replace(graph, nodes=(replace(pool, node=node),), values=tuple(values))
 
-    changed = with_graph(data, other, {1: schema.ScalarType.INT})
-    assert kinds(changed) == {"ArgMaxPooling2d"}
-    compare(device, changed, made)
+    return with_graph(lower(TwoPools(), [x], ({0: images},)), other, {1: schema.ScalarType.INT})
+
+
+def test_argmax_pooling(device: Device) -> None:
+    torch.manual_seed(13)
+    made = [(torch.randn(n, 3, 5, 7).to(memory_format=torch.channels_last),) for n in (4, 2, 3)]
+    data = argmax_pools(made[0][0], Dim("n", min=2, max=4))
+    assert kinds(data) == {"ArgMaxPooling2d"}
+    compare(device, data, made)
 
 
 class Parts(nn.Module):
