@@ -48,8 +48,11 @@ class XnnDelegate:
         """The kinds of the nodes, in program order."""
         return [f"XNNPACK {type(item.node).__name__}" for item in self.graph.nodes]
 
-    def arguments(self, args: Sequence[int], flag: int) -> list[int]:
-        """The arguments of a call that are inputs, or outputs."""
+    def accesses(self, args: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The arguments of a call that are inputs, and those that are outputs."""
+        return self._arguments(args, EXTERNAL_INPUT), self._arguments(args, EXTERNAL_OUTPUT)
+
+    def _arguments(self, args: Sequence[int], flag: int) -> list[int]:
         tensors = [value.tensor for value in self.graph.values if value.tensor.flags & flag]
         for tensor in tensors:
             check_index(tensor.external_id, len(args), "argument", f"delegate: value {tensor.id_out}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pteron.compiler.ir.checks import OpError
 from pteron.compiler.ir.constants import permutation, permuted_constant
@@ -40,11 +40,13 @@ from pteron.compiler.lower.foreign_backends import refusal
 from pteron.compiler.lower.narrowing import narrow_integers
 from pteron.compiler.lower.plan_values import PlanValues, host_type
 from pteron.compiler.lower.quantized_kernels import mixed_product, quantized_sum
-from pteron.compiler.lower.xnnpack_quantized import QuantizedInlining
 from pteron.errors import FormatError, UnsupportedError
-from pteron.pte import schema, vulkan, xnnpack, xnnpack_graph
+from pteron.pte import schema, vulkan
 from pteron.pte.bytesource import ByteSource, Region
 from pteron.pte.file import ProgramFile
+
+if TYPE_CHECKING:
+    from pteron.pte.xnnpack import XnnDelegate
 
 PERMUTE = "aten.permute_copy.default"
 AS_STRIDED = "aten.as_strided_copy.default"
@@ -53,10 +55,18 @@ CASTS = (CAST, "aten._to_copy.default", "dim_order_ops._to_dim_order_copy.defaul
 WIDE_INTEGERS = (DType.int32, DType.int64)
 INTEGERS = (*WIDE_INTEGERS, DType.int8, DType.uint8)
 RANDOM = {"aten::rand.out": "aten.rand.default", "aten::randn.out": "aten.randn.default"}
-AnyDelegate: TypeAlias = vulkan.VkDelegate | xnnpack.XnnDelegate
+
+
+def _read_xnnpack(region: Region) -> XnnDelegate:
+    from pteron.pte.xnnpack import read_delegate  # a tenth of all imports, which most files do not need
+
+    return read_delegate(region)
+
+
+AnyDelegate: TypeAlias = "vulkan.VkDelegate | XnnDelegate"
 READERS: Mapping[str, Callable[[Region], AnyDelegate]] = {
     vulkan.BACKEND_ID: vulkan.read_delegate,
-    xnnpack.BACKEND_ID: xnnpack.read_delegate,
+    "XnnpackBackend": _read_xnnpack,
 }
 
 
@@ -196,12 +206,7 @@ class Lowering(PlanValues):
         if isinstance(opened, vulkan.VkDelegate):
             pairs, writes = split_call(opened.graph, call.args, self.plan)
             return [arg for _, arg in pairs], writes
-        if isinstance(opened, xnnpack.XnnDelegate):
-            return (
-                opened.arguments(call.args, xnnpack_graph.EXTERNAL_INPUT),
-                opened.arguments(call.args, xnnpack_graph.EXTERNAL_OUTPUT),
-            )
-        return [], []
+        return opened.accesses(call.args) if opened is not None else ([], [])
 
     def _find_states(self) -> None:
         """Mutable state: shared buffers, constants that are written, planned tensors read before a write."""
@@ -275,7 +280,9 @@ class Lowering(PlanValues):
         opened, name = self._open(call.delegate_index), f"delegate {call.delegate_index}"
         if isinstance(opened, vulkan.VkDelegate):
             Inlining(self, opened, call, name).run()
-        elif isinstance(opened, xnnpack.XnnDelegate):
+        elif opened is not None:
+            from pteron.compiler.lower.xnnpack_quantized import QuantizedInlining
+
             QuantizedInlining(self, opened, call, name).run()
         else:
             backend = self.plan.delegates[call.delegate_index].id

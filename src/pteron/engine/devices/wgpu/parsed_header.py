@@ -18,6 +18,7 @@ import io
 import sys
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -33,9 +34,7 @@ def import_backend() -> None:
     """Import wgpu-py's backend, with a header from the cache if there is one."""
     if BACKEND in sys.modules:
         return
-    try:
-        from cffi import recompiler  # noqa: F401  `_write` needs it
-    except ImportError:
+    if find_spec("cffi") is None or find_spec("cffi.recompiler") is None:  # `_write` needs it
         return
     finder = _Finder()
     sys.meta_path.insert(0, finder)
@@ -73,10 +72,16 @@ class _CachingFFI:
     """Behaves like `cffi.FFI`. `cdef` looks into the cache first."""
 
     def __init__(self) -> None:
-        from cffi.api import FFI
-
-        self._ffi: Any = FFI()
+        self._ffi: Any = None
         self._is_parsed = False
+
+    def _parser(self) -> Any:
+        """The class of cffi. Its parser is only imported for this."""
+        if self._ffi is None:
+            from cffi.api import FFI
+
+            self._ffi = FFI()
+        return self._ffi
 
     def cdef(self, source: str) -> None:
         path = _path(source)
@@ -84,16 +89,16 @@ class _CachingFFI:
         if found is not None:
             self._ffi, self._is_parsed = found, True
             return
-        self._ffi.cdef(source)
+        self._parser().cdef(source)
         with contextlib.suppress(OSError):  # a cache that cannot be written is no fault
             _write(path, self._ffi)
 
     def set_source(self, name: str, source: None) -> None:
         if not self._is_parsed:
-            self._ffi.set_source(name, source)
+            self._parser().set_source(name, source)
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._ffi, name)
+        value = getattr(self._parser(), name)
         if self._is_parsed:
             self.__dict__[name] = value  # the next access is a plain one
         return value
