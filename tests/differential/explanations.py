@@ -36,10 +36,10 @@ KNOWN = (
     ),
     Known("unused inputs of a delegate", "refuses", "", "do not tell which are unused"),
     # -- docs/known-differences.md ------------------------------------------------------------------------
+    Known("a buffer that the Vulkan partitioner makes a constant", "exported", "index_put_|copy_", "^Vulkan"),
     Known("integers divided by zero", "accepts", "", "ZeroDivision|[Dd]ivision by zero"),
     # -- mistakes of a reference --------------------------------------------------------------------------
     Known("indices outside of the input", "accepts", "max_pool2d_with_indices_backward", "ends the process"),
-    Known("a buffer that the Vulkan partitioner makes a constant", "exported", "index_put_|copy_", "^Vulkan"),
 )
 
 

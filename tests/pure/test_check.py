@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 import pteron
 from pteron.cli.commands import app
 from pteron.engine.devices.recording import UNLIMITED, RecordingDevice
-from pteron.errors import FormatError, PteronError, UnsupportedError
+from pteron.errors import FormatError, UnsupportedError
 from pteron.pte import program_chunks, schema, vulkan
 from tests.support import DATA
 
@@ -177,9 +178,10 @@ def test_an_unsupported_dtype_is_named() -> None:
     assert "float8e5m2" in report.findings[0].why
 
 
-def constant_of(*numbers: int) -> bytes:
-    """A file that adds an int64 constant to its input, and compares the sum."""
-    kind = schema.ScalarType.LONG
+def constant_of(*numbers: float) -> bytes:
+    """A file that adds a constant to its input, of int64 or float64."""
+    whole = isinstance(numbers[0], int)
+    kind = schema.ScalarType.LONG if whole else schema.ScalarType.DOUBLE
     shape = {"sizes": (len(numbers),), "dim_order": (0,)}
     plan = schema.ExecutionPlan(
         "forward",
@@ -193,22 +195,17 @@ def constant_of(*numbers: int) -> bytes:
         chains=(schema.Chain(instructions=(schema.Instruction(schema.KernelCall(0, (0, 2, 3, 1, 1))),)),),
         operators=(schema.Operator("aten::add", "out"),),
     )
-    data = struct.pack(f"<{len(numbers)}q", *numbers)
+    data = struct.pack(f"<{len(numbers)}{'q' if whole else 'd'}", *numbers)
     made = schema.Program(execution_plan=(plan,), constant_segment=schema.SubsegmentOffsets(0, (0, 0)))
     return b"".join(program_chunks(made, (data,)))
 
 
-def test_it_agrees_with_load_about_constants() -> None:
-    """A constant that a load would refuse is a problem, too."""
-    assert pteron.check(constant_of(1, 2))
-    data = constant_of(1, 2**40)
-    report = pteron.check(data)
-    try:
-        pteron.load(data, device=RecordingDevice()).method()
-    except PteronError as error:
-        assert not report and str(error) in str(report)
-    else:
-        assert report
+@pytest.mark.parametrize("numbers", [(1, 2), (1, 2**40), (1.0, 2.0), (1.0, 1e300)], ids=str)
+def test_it_agrees_with_load_about_constants(numbers: tuple[float, ...]) -> None:
+    """int64 is exact, and a float64 beyond float32 becomes infinite."""
+    data = constant_of(*numbers)
+    assert pteron.check(data)
+    pteron.load(data, device=RecordingDevice()).method()
 
 
 def test_the_limits_of_a_device_are_checked() -> None:
@@ -257,3 +254,31 @@ class TestCommand:
         assert self.run(tmp_path / "not.pte")[0] == 1
         with pytest.raises(FormatError):
             pteron.check(tmp_path / "not.pte")
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ((vulkan.Int(-1), vulkan.Int(1), vulkan.SymInt()), None),
+        ((vulkan.Int(2), vulkan.Int(0), vulkan.SymInt()), "has no dimension 2"),
+        ((vulkan.Double(0.5), vulkan.Int(0), vulkan.SymInt()), "cannot read an element of .* at 0.5, 0"),
+        ((vulkan.Int(0), vulkan.Int(0), vulkan.Int(3)), "its result 3 is not a SymInt"),
+    ],
+)
+def test_an_element_of_an_input_as_an_integer(values: tuple[object, ...], why: str | None) -> None:
+    x, *_ = delegate_of("aten.neg.default").values
+    graph = replace(
+        delegate_of("aten.neg.default"),
+        chain=(
+            vulkan.OperatorCall(0, "et_vk.select_as_symint.default", (0, 2, 3, 4)),
+            vulkan.OperatorCall(1, "aten.neg.default", (0, 1)),
+        ),
+        values=(x, x, *map(vulkan.VkValue, values)),  # type: ignore[arg-type]
+    )
+    plan = method("forward", schema.DelegateCall(0, (0, 1)), backends=[backend(vulkan.BACKEND_ID, 0)])
+    data = program(plan, delegates=[graph])
+    if why is None:
+        assert pteron.check(data).ok
+        return
+    with pytest.raises(FormatError, match=why):
+        pteron.check(data)
