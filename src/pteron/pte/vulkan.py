@@ -7,12 +7,12 @@ integers: Pteron ignores them, because it stores every tensor in a flat buffer.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from struct import Struct
 from typing import Annotated
 
 from pteron.errors import FormatError
 from pteron.pte.bytesource import ByteSource, Region
 from pteron.pte.container import Blob
+from pteron.pte.delegate_blob import has_header, make_blob, split_blob, take
 from pteron.pte.flat import decode, encode, f64, i32, i64, table, u8, u32, u64
 from pteron.pte.validate import MAX_RANK, check_index
 
@@ -25,11 +25,7 @@ NAMED_OFFSET = 2**64 - 1
 
 _DEFAULT = 255
 
-# magic (after four zero bytes), length of the header, FlatBuffer offset and size, constants offset and size
-_HEADER = Struct("<4x4sHIIIQ")
 _MAGIC = b"VH00"
-_FLATBUFFER_AT = 32
-_ALIGNMENT = 16
 
 
 class VkDataType(IntEnum):
@@ -160,33 +156,20 @@ class VkDelegate:
         if entry.length == 0:
             return self.inline[:0]
         if entry.offset != NAMED_OFFSET:
-            return _take(self.inline, entry.offset, entry.length, f"{where}: inline data")
+            return take(self.inline, entry.offset, entry.length, f"{where}: inline data")
         if not entry.named_key:
             raise FormatError(f"{where} is in named data, but has no key")
-        return _take(named(entry.named_key), 0, entry.length, f"{where}: named data {entry.named_key!r}")
+        return take(named(entry.named_key), 0, entry.length, f"{where}: named data {entry.named_key!r}")
 
 
 def read_delegate(source: Region | Blob) -> VkDelegate:
     """Read a delegate blob, and check that all ids in the graph are in range."""
     region = source if isinstance(source, Region) else ByteSource(source).region()
-    head = region[: _HEADER.size].view
-    if len(head) < _HEADER.size or head[4:8] != _MAGIC:
-        raise FormatError(f"delegate: expected a {_MAGIC!r} header, found {bytes(head[:8])!r}")
-    _, header_size, start, size, inline_start, inline_size = _HEADER.unpack_from(head)
-    if header_size < _HEADER.size or start < header_size or size == 0:
-        raise FormatError(
-            f"delegate: header of {header_size} bytes places {size} bytes of graph at {start}; "
-            f"expected a header of {_HEADER.size} or more, and a graph after it"
-        )
-    if inline_start < start + size:
-        raise FormatError(
-            f"delegate: constants at {inline_start} overlap the graph at {start}..{start + size}"
-        )
-    flatbuffer = _take(region, start, size, "delegate: graph").view
-    # Size 0 means the rest of the blob: the exporter writes 0 when it stores no constants inline.
-    inline_size = inline_size or max(len(region) - inline_start, 0)
-    inline = _take(region, inline_start, inline_size, "delegate: constants") if inline_size else region[:0]
-    graph = decode(VkGraph, flatbuffer, identifier=IDENTIFIER, what="delegate")
+    if not has_header(region, _MAGIC):
+        raise FormatError(f"delegate: expected a {_MAGIC!r} header, found {bytes(region[:8].view)!r}")
+    # The exporter writes size 0 when it stores no constants inline.
+    flatbuffer, inline = split_blob(region, zero_is_rest=True)
+    graph = decode(VkGraph, flatbuffer.view, identifier=IDENTIFIER, what="delegate")
     _check_graph(graph)
     return VkDelegate(graph, inline)
 
@@ -194,19 +177,7 @@ def read_delegate(source: Region | Blob) -> VkDelegate:
 def write_delegate(graph: VkGraph, inline: Blob = b"") -> bytes:
     """A blob that `read_delegate` can read."""
     _check_graph(graph)
-    flatbuffer = encode(graph, identifier=IDENTIFIER)
-    flatbuffer_end = _FLATBUFFER_AT + len(flatbuffer)
-    inline_start = flatbuffer_end + -flatbuffer_end % _ALIGNMENT
-    inline_size = memoryview(inline).nbytes
-    header = _HEADER.pack(_MAGIC, _HEADER.size, _FLATBUFFER_AT, len(flatbuffer), inline_start, inline_size)
-    padding = bytes(inline_start - flatbuffer_end)
-    return b"".join((header, bytes(_FLATBUFFER_AT - _HEADER.size), flatbuffer, padding, inline))
-
-
-def _take(data: Region, start: int, size: int, what: str) -> Region:
-    if start + size > len(data):
-        raise FormatError(f"{what} needs bytes {start}..{start + size}, but there are {len(data)}")
-    return data[start : start + size]
+    return make_blob(_MAGIC, encode(graph, identifier=IDENTIFIER), inline)
 
 
 def _check_graph(graph: VkGraph) -> None:

@@ -5,11 +5,11 @@ The first exporters wrote no header, the identifier "XN00", and the constants in
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from struct import Struct
 
 from pteron.errors import FormatError
 from pteron.pte.bytesource import ByteSource, Region
 from pteron.pte.container import Blob
+from pteron.pte.delegate_blob import has_header, make_blob, split_blob, take
 from pteron.pte.flat import decode, encode
 from pteron.pte.validate import MAX_RANK, check_index
 from pteron.pte.xnnpack_graph import (
@@ -28,12 +28,8 @@ MAX_EXTERNALS = 4096
 # A constant with this offset is not in the blob: `named_key` is its key in the program's named data.
 NAMED_OFFSET = 2**64 - 1
 
-# magic (after four zero bytes), length of the header, FlatBuffer offset and size, constants offset and size
-_HEADER = Struct("<4x4sHIIIQ")
 _MAGIC = b"XH00"
 _IDENTIFIERS = (b"XN01", b"XN00")
-_FLATBUFFER_AT = 32
-_ALIGNMENT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +70,19 @@ class XnnDelegate:
         check_index(index, len(self.graph.constant_data), "constant", "delegate")
         entry = self.graph.constant_data[index]
         if entry.named_key:
-            return _take(named(entry.named_key), 0, entry.size, f"{where}: named data {entry.named_key!r}")
+            return take(named(entry.named_key), 0, entry.size, f"{where}: named data {entry.named_key!r}")
         if entry.offset == NAMED_OFFSET:
             raise FormatError(f"{where} is in named data, but has no key")
-        return _take(self.inline, entry.offset, entry.size, f"{where}: inline data")
+        return take(self.inline, entry.offset, entry.size, f"{where}: inline data")
 
 
 def read_delegate(source: Region | Blob) -> XnnDelegate:
     """Read a delegate blob, and check that all ids in the graph are in range."""
     region = source if isinstance(source, Region) else ByteSource(source).region()
-    flatbuffer, inline = _parts(region)
+    if has_header(region, _MAGIC):
+        flatbuffer, inline = split_blob(region, zero_is_rest=False)
+    else:
+        flatbuffer, inline = region, region[:0]
     view = flatbuffer.view
     identifier = next((known for known in _IDENTIFIERS if view[4:8] == known), _IDENTIFIERS[0])
     graph = decode(XnnGraph, view, identifier=identifier, what="delegate")
@@ -91,42 +90,10 @@ def read_delegate(source: Region | Blob) -> XnnDelegate:
     return XnnDelegate(graph, inline)
 
 
-def _parts(region: Region) -> tuple[Region, Region]:
-    """The FlatBuffer and the constants."""
-    head = region[: _HEADER.size].view
-    if len(head) < _HEADER.size or head[4:8] != _MAGIC:
-        return region, region[:0]
-    _, header_size, start, size, inline_start, inline_size = _HEADER.unpack_from(head)
-    if header_size < _HEADER.size or start < header_size or size == 0:
-        raise FormatError(
-            f"delegate: header of {header_size} bytes places {size} bytes of graph at {start}; "
-            f"expected a header of {_HEADER.size} or more, and a graph after it"
-        )
-    if inline_size and inline_start < start + size:
-        raise FormatError(
-            f"delegate: constants at {inline_start} overlap the graph at {start}..{start + size}"
-        )
-    flatbuffer = _take(region, start, size, "delegate: graph")
-    inline = _take(region, inline_start, inline_size, "delegate: constants") if inline_size else region[:0]
-    return flatbuffer, inline
-
-
 def write_delegate(graph: XnnGraph, inline: Blob = b"") -> bytes:
     """A blob that `read_delegate` can read."""
     _check_graph(graph)
-    flatbuffer = encode(graph, identifier=_IDENTIFIERS[0])
-    end = _FLATBUFFER_AT + len(flatbuffer)
-    inline_start = end + -end % _ALIGNMENT
-    size = memoryview(inline).nbytes
-    header = _HEADER.pack(_MAGIC, _HEADER.size, _FLATBUFFER_AT, len(flatbuffer), inline_start, size)
-    padding = bytes(inline_start - end)
-    return b"".join((header, bytes(_FLATBUFFER_AT - _HEADER.size), flatbuffer, padding, inline))
-
-
-def _take(data: Region, start: int, size: int, what: str) -> Region:
-    if start + size > len(data):
-        raise FormatError(f"{what} needs bytes {start}..{start + size}, but there are {len(data)}")
-    return data[start : start + size]
+    return make_blob(_MAGIC, encode(graph, identifier=_IDENTIFIERS[0]), inline)
 
 
 def _check_graph(graph: XnnGraph) -> None:
