@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the model of GPUs needs (benchmarks/gpu_model), on Debian or Ubuntu: Mesa's Vulkan drivers, whose
-# compilers also run without a GPU, the headers of Vulkan and DRM, and a C compiler. Idempotent.
+# compilers also run without a GPU, the headers of Vulkan and DRM, and a C compiler. Idempotent. For NVIDIA: nvk.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/apt.sh

@@ -47,10 +47,11 @@ def arguments() -> argparse.Namespace:
     add("--program", default="smollm2", help=f"a .pte or .gguf file, cases:FAMILY, or one of: {EXAMPLES}")
     add("--points", help="live points of a language model: name:tokens@position,...")
     add("--shape", action="append", default=[], help="of an input of a .pte program: input0=1x3x224x224")
+    add("--precision", help="what kernels may round operands to: float16 or int8")
     add(
         "--family",
         default="navi31,navi21",
-        help="navi31, navi21 (@32: waves of 32 lanes), skl, tgl, dg2, mtl",
+        help="navi31, navi21 (@32: waves of 32 lanes); no times: skl, tgl, dg2, mtl, tu102, ga102, gb202",
     )
     add("--against", metavar="REV", help="a commit, or a file of --json: print what has changed since")
     add("--only", default="", help="only dispatches whose kernel, route or operator contains this")
@@ -89,7 +90,8 @@ def examine_all(given: argparse.Namespace, tree: Tree) -> dict[str, Family]:
 
 def _record_options(given: argparse.Namespace) -> list[str]:
     points = ["--points", given.points] if given.points else []
-    return [*points, *(f"--shape={shape}" for shape in given.shape)]
+    precision = ["--precision", given.precision] if given.precision else []
+    return [*points, *precision, *(f"--shape={shape}" for shape in given.shape)]
 
 
 def earlier(given: argparse.Namespace) -> dict[str, Family]:

@@ -29,13 +29,17 @@ CASES = (
     "Softmax",
     "Layer norm",
 )
+ROUNDED_CASE = "Linear, 4-bit with minima weights: 128 ×"
 TOLERANCE = 1.05
 FLOOR = 4  # waves that a SIMD of AMD should be able to keep, of 16
 
 
 def recorded(tree: Tree = HERE) -> Recorded:
     """The kernels that decide how fast language models and images are."""
-    return record(tree, "smollm2").merged(record(tree, f"cases:{'|'.join(CASES)}"))
+    found = record(tree, "smollm2").merged(record(tree, f"cases:{'|'.join(CASES)}"))
+    for precision in ("float16", "int8"):
+        found = found.merged(record(tree, f"cases:{ROUNDED_CASE}", ["--precision", precision]))
+    return found
 
 
 def measured(found: Recorded, family: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import pteron.llm
 from benchmarks.gpu_model.programs import LANGUAGE_MODELS, path_of
 from benchmarks.gpu_model.recorded import Dispatch, Recorded, text_key
 from pteron.api.method import Method
-from pteron.compiler.ir.dispatch import GPU, HALF, MANY_REGISTERS, SUBGROUP
+from pteron.compiler.ir.dispatch import GPU, HALF, MANY_REGISTERS, PRECISIONS, SUBGROUP
 from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ops.products import ORDER
 from pteron.compiler.sketch import found as leaves
@@ -85,10 +85,10 @@ def texts(device: RecordingDevice, method: Method) -> dict[str, Any]:
     }
 
 
-def language_model(source: Path, points: str) -> Recorded:
+def language_model(source: Path, points: str, precision: str) -> Recorded:
     """points: `name:tokens@position`, with commas between them."""
     device, found = a_gpu(), {}
-    with pteron.llm.load(source, device=device) as model:
+    with pteron.llm.load(source, device=device, precision=precision) as model:
         method, state = model.decoder.method, model.decoder.new_state()
         for point in points.split(","):
             name, _, rest = point.partition(":")
@@ -98,32 +98,35 @@ def language_model(source: Path, points: str) -> Recorded:
         return Recorded(texts(device, method), found)
 
 
-def program(source: Path, shapes: dict[str, tuple[int, ...]]) -> Recorded:
+def program(source: Path, shapes: dict[str, tuple[int, ...]], precision: str) -> Recorded:
     """A `.pte` program at its largest shapes, or at those given for some inputs."""
     device = a_gpu()
-    with pteron.load(source, device=device, tune=False) as loaded:
+    with pteron.load(source, device=device, tune=False, precision=precision) as loaded:
         method = loaded.method()
         inputs = [np.zeros(shapes.get(i.name, i.max_shape), i.dtype) for i in method.inputs]
         point = "x".join(map(str, inputs[0].shape))
         return Recorded(texts(device, method), {point: dispatches(method, inputs)})
 
 
-def cases(parts: str) -> Recorded:
+def cases(parts: str, precision: str) -> Recorded:
     """The operators and shapes of `pteron bench --report`. A point is a family of operators.
 
     parts: what `FAMILY: NAME` of a case must contain, with | between alternatives.
     """
     found = Recorded({}, {})
+    suffix = "" if precision == "float32" else f", {precision}"
     for number, case in enumerate(TIMED):
         if not any(part in f"{case.family}: {case.name}" for part in parts.split("|")):
             continue
         device, draw = a_gpu(), Drawing(DType.float32)
-        with open_graph(case.graph(draw), device, device.route_features) as method:
+        features = (*device.route_features, *PRECISIONS[precision])
+        with open_graph(case.graph(draw), device, features) as method:
             inputs = [draw(leaf) for leaf in leaves(case.args[:-1], (T,)) if not leaf.fixed]
             found.texts.update(texts(device, method))
             for one in dispatches(method, inputs):
                 named = {"route": f"{one.route}, {case.name}", "node": 1000 * number + one.node}
-                found.points.setdefault(case.family, []).append(Dispatch(**{**vars(one), **named}))
+                point = found.points.setdefault(case.family + suffix, [])
+                point.append(Dispatch(**{**vars(one), **named}))
     return found
 
 
@@ -141,14 +144,15 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--points", default=LANGUAGE_POINTS)
     parser.add_argument("--shape", action="append", default=[], type=shape_of)
+    parser.add_argument("--precision", default="float32", choices=PRECISIONS)
     given = parser.parse_args()
     kind, _, rest = given.program.partition(":")
     if kind == "cases":
-        found = cases(rest)
+        found = cases(rest, given.precision)
     elif given.program in LANGUAGE_MODELS or given.program.endswith(".gguf"):
-        found = language_model(path_of(given.program), given.points)
+        found = language_model(path_of(given.program), given.points, given.precision)
     else:
-        found = program(path_of(given.program), dict(given.shape))
+        found = program(path_of(given.program), dict(given.shape), given.precision)
     found.write(given.out)
 
 

@@ -82,6 +82,23 @@ def test_one_program_has_every_context(tmp_path: Path, device: Device) -> None:
         pteron.llm.load(source, device=device, context_length=5001)
 
 
+def test_the_tokens_of_a_call(tmp_path: Path, device: Device) -> None:
+    """`ubatch` bounds the memory of a call, and more than usual need another program."""
+    source = write_gguf(tmp_path / "tiny.gguf", LONG)
+    answers = set()
+    for given, most in ((None, 128 if device.is_software else 512), (7, 7), (600, 600)):
+        with pteron.llm.load(source, device=device, ubatch=given, context_length=700) as llm:
+            assert llm.max_length == most
+            assert llm.decoder.method.inputs[0].max_shape == (1, given or 512)
+            answer = llm.generate("Once upon a time there was a", max_new_tokens=4, temperature=0)
+            answers.add(answer.text)
+    assert len(answers) == 1
+    assert len(names()) == 2
+    program = cache.converted(source)
+    with pytest.raises(InputError, match="ubatch is 513: this program takes at most 512 tokens"):
+        pteron.llm.load(program, device=device, ubatch=513)
+
+
 def test_a_longer_context_than_programs_share(
     tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from pteron.api.expected_shapes import Expected, ExpectedCalls, Points, read_exp
 from pteron.api.fetching import fetch_source
 from pteron.api.program import Program, Tuner
 from pteron.compiler import pipeline
+from pteron.compiler.ir.dispatch import PRECISIONS
 from pteron.compiler.lower.bounds import GivenShapes
 from pteron.compiler.lower.budget import MAX_NODES
 from pteron.compiler.plan.routes import Choice
@@ -40,6 +41,7 @@ class _Options(pipeline.GraphOptions):
 
     tune: bool | None = None
     choice: Choice | None = None
+    precision: str = "float32"
     wait: bool = True
     methods: str | Iterable[str] | None = None
     expect: Expected = ()
@@ -48,6 +50,9 @@ class _Options(pipeline.GraphOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "expect", read_expected(self.expect))
+        if self.precision not in PRECISIONS:
+            known = ", ".join(map(repr, PRECISIONS))
+            raise InputError(f"precision must be one of {known}, not {self.precision!r}")
         some = any(self.points.values())
         if some and self.segments is not None:
             raise InputError("expect= is for calls of one sequence: leave out segments=")
@@ -71,6 +76,7 @@ def load(
     fuse: Iterable[str] | None = None,
     tune: bool | None = None,
     choice: Choice | None = None,
+    precision: str = "float32",
     max_nodes: int = MAX_NODES,
     kv_dtype: str | None = None,
     kv_length: int | None = None,
@@ -95,6 +101,9 @@ def load(
         tune: Whether to time the kernels if there are no measurements on this device yet (see `pteron tune`).
             Default: on GPUs only, not on software adapters, and not with `wait=False`.
         choice: Which kernels to use. Default: those that were measured to be the fastest on this device.
+        precision: What GPUs may round the operands of products to, which is faster: `"float16"`, or `"int8"`
+            for activations that meet weights of 2 to 8 bits (see docs/language-models.md). Sums are float32.
+            Default: nothing is rounded. Software adapters round nothing.
         max_nodes: The maximum number of nodes in all methods together. A small file can ask for millions of
             nodes with nested loops. Raise the limit only for files that you trust.
         kv_dtype: `"f16"` or `"f32"` stores keys and values of attention in this type. Default: the type in
@@ -146,6 +155,7 @@ def load(
         shapes,
         tune=tune,
         choice=choice,
+        precision=precision,
         wait=wait,
         methods=methods,
         expect=expect,
@@ -291,7 +301,7 @@ def _program(
     options = lowered.options
     origin = partial(_origin, lowered.source, lowered.paths, vars(options))
     with _on_failure(partial(give_back, device) if owns_device else lambda: None):
-        tuner, target = _tuner(device, options), target_of(device)
+        tuner, target = _tuner(device, options), replace(target_of(device), precision=options.precision)
         program = Program(
             lowered.file,
             lowered.methods,

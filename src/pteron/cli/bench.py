@@ -48,6 +48,7 @@ def bench(
     output: Annotated[Literal["md", "json"], typer.Option("-o", "--output", help="Output format.")] = "md",
     as_json: common.AsJson = False,
     kv_dtype: language.KvDtype = "f16",
+    precision: language.Precision = "float32",
     data: common.DataPaths = None,
     device: language.DeviceName = None,
 ) -> None:
@@ -73,7 +74,8 @@ def bench(
     elif not counts or len(tests) != 1:
         raise typer.BadParameter("--parallel needs numbers of conversations, and one length (-n)")
     model = language.convert_if_needed(language.fetch_model(model, from_hub))
-    with _opened(model, data, device, kv_dtype, max(counts, default=1)) as decoder:
+    options = {"kv_dtype": kv_dtype, "precision": precision}
+    with _opened(model, data, device, max(counts, default=1), **options) as decoder:
         from pteron.cli.bench_runner import Runner
 
         _check_room(depth + max(length for _, length in tests), decoder)
@@ -93,7 +95,7 @@ def bench(
 
 @contextmanager
 def _opened(
-    model: Path, data: list[Path] | None, device: str | None, kv_dtype: str, parallel: int
+    model: Path, data: list[Path] | None, device: str | None, parallel: int, **options: Any
 ) -> Iterator[Decoder]:
     """The program of a language model. It needs no tokenizer."""
     from pteron.api.loading import load
@@ -105,9 +107,7 @@ def _opened(
     gpu = open_device(device)
     try:
         with loading_bar(model, gpu) as told:
-            program = load(
-                model, data_path=data, device=gpu, kv_dtype=kv_dtype, segments=batching, progress=told
-            )
+            program = load(model, data_path=data, device=gpu, segments=batching, progress=told, **options)
         with program:
             yield Decoder(program)
     finally:

@@ -40,6 +40,8 @@ def chat(
     ] = None,
     context: language.Context = 0,
     kv_dtype: language.KvDtype = "f16",
+    precision: language.Precision = "float32",
+    ubatch: language.Ubatch = None,
     no_wait: language.NoWait = False,
     policy: sampling_flags.Policy = "shift",
     allow_special: language.AllowSpecial = False,
@@ -57,6 +59,8 @@ def chat(
         data_path=data,
         context_length=context or None,
         kv_dtype=kv_dtype,
+        precision=precision,
+        ubatch=ubatch,
         wait=not no_wait,
     ) as llm:
         llm.chat_prompt([{"role": "user", "content": "?"}])  # a model without a template is refused here

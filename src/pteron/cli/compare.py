@@ -20,13 +20,18 @@ def compare(
     ],
     text: Annotated[Path, typer.Option("--text", help="A text file that both models read.")],
     as_json: common.AsJson = False,
+    precision: language.Precision = "float32",
     device: language.DeviceName = None,
 ) -> None:
-    """Compare a language model with another, or with the GGUF file it was made from, on a text."""
+    """Compare a language model with another, or with the GGUF file it was made from, on a text.
+
+    With --precision: the model with rounded operands, with the reference, which may be the same file.
+    """
     from pteron.llm import compare as compare_models
 
     with steps("comparing") as report:
-        found = compare_models(model, reference, text.read_text("utf-8"), device=device, progress=report)
+        words = text.read_text("utf-8")
+        found = compare_models(model, reference, words, device=device, precision=precision, progress=report)
     if as_json:
         print_json(asdict(found))
         return

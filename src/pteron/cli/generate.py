@@ -49,6 +49,8 @@ def generate(
     allow_special: language.AllowSpecial = False,
     context: language.Context = 0,
     kv_dtype: language.KvDtype = "f16",
+    precision: language.Precision = "float32",
+    ubatch: language.Ubatch = None,
     no_wait: language.NoWait = False,
     policy: sampling_flags.Policy = "stop",
     echo: Annotated[bool, typer.Option("--echo", help="Print the prompt before the answer.")] = False,
@@ -74,6 +76,8 @@ def generate(
         data_path=data,
         context_length=context or None,
         kv_dtype=kv_dtype,
+        precision=precision,
+        ubatch=ubatch,
         wait=not no_wait,
     ) as llm:
         asked: Any = [{"role": "user", "content": text}] if chat else text

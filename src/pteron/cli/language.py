@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 KvType: TypeAlias = Literal["f16", "f32"]
+PrecisionType: TypeAlias = Literal["float32", "float16", "int8"]
 
 # An option that llama-cli has too uses the same letter.
 Model: TypeAlias = Annotated[
@@ -43,6 +44,20 @@ AllowSpecial: TypeAlias = Annotated[
 KvDtype: TypeAlias = Annotated[
     KvType, typer.Option("--kv-dtype", help="The type of stored keys and values. f32 takes twice the memory.")
 ]
+Precision: TypeAlias = Annotated[
+    PrecisionType,
+    typer.Option("--precision", help="What GPUs may round operands of large products to; this is faster."),
+]
+Ubatch: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "-ub",
+        "--ubatch-size",
+        "--ubatch",
+        min=1,
+        help="The most tokens of a prompt in one call; default: 512 on GPUs, 128 on software adapters.",
+    ),
+]
 NoWait: TypeAlias = Annotated[
     bool,
     typer.Option("--no-wait", help="Begin before all kernels are compiled; the first answers are slower."),
@@ -63,7 +78,7 @@ def open_model(model: Path, device: str | None, **options: Any) -> Iterator[Lang
     import pteron.llm
     from pteron.engine.devices.opening import open_device
 
-    model = convert_if_needed(model, options.get("context_length"))
+    model = convert_if_needed(model, options.get("context_length"), options.get("ubatch"))
     opened = open_device(device)
     try:
         with loading_bar(model, opened) as report:
@@ -83,14 +98,14 @@ def fetch_model(model: Path, from_hub: bool) -> Path:
     return download(model.as_posix())
 
 
-def convert_if_needed(model: Path, context: int | None = None) -> Path:
+def convert_if_needed(model: Path, context: int | None = None, ubatch: int | None = None) -> Path:
     """A model as a `.pte` file: others are converted behind a progress bar, or found in the cache."""
     from pteron.llm.model_files import is_source, model_file
 
     if not is_source(model):
         return model
     with conversion_bar() as report:
-        return Path(model_file(model, context or None, report))
+        return Path(model_file(model, context or None, report, ubatch=ubatch))
 
 
 @contextmanager

@@ -52,7 +52,8 @@ FLAGS = (
     Flag(("-ngl", "--gpu-layers", "--n-gpu-layers"), ONE_VALUE, "all layers run on the GPU"),
     Flag(("-fa", "--flash-attn"), SWITCH, "attention is always computed in this way where it can be"),
     Flag(("-t", "--threads", "-tb", "--threads-batch"), ONE_VALUE, "the GPU computes, not threads"),
-    Flag(("-b", "--batch-size", "-ub", "--ubatch-size"), ONE_VALUE, "the program states its largest batch"),
+    Flag(("-b", "--batch-size"), ONE_VALUE, "see --ubatch-size for the tokens of a call"),
+    Flag(("-ub", "--ubatch-size"), ONE_VALUE, "the program states its largest batch"),
     Flag(("--mlock", "--no-mmap"), NO_VALUE, "weights are on the GPU"),
     Flag(("--jinja",), NO_VALUE, becomes=lambda *_: []),  # chat templates are always Jinja
 )

@@ -76,6 +76,8 @@ def serve(
     policy: sampling_flags.Policy = "stop",
     context: language.Context = 0,
     kv_dtype: language.KvDtype = "f16",
+    precision: language.Precision = "float32",
+    ubatch: language.Ubatch = None,
     no_wait: language.NoWait = False,
     tokenizer: language.TokenizerPath = None,
     data: common.DataPaths = None,
@@ -94,6 +96,8 @@ def serve(
         data_path=data,
         context_length=context or None,
         kv_dtype=kv_dtype,
+        precision=precision,
+        ubatch=ubatch,
         parallel=parallel,
         kv_memory=most_nbytes,
         wait=not no_wait,
@@ -183,7 +187,7 @@ def _opened(model: Path, device: str | None, **options: Any) -> Iterator[Languag
     """A language model or an embedder."""
     from pteron.llm.embedder import is_embedder, load_embedder
 
-    model = convert_if_needed(model, options["context_length"])
+    model = convert_if_needed(model, options["context_length"], options["ubatch"])
     if is_embedder(model):
         with load_embedder(model, tokenizer=options["tokenizer"], device=device) as embedder:
             yield embedder

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pteron.compiler.ir.dispatch import PRECISIONS
 from pteron.compiler.ir.problems import CannotRun, Problem, unsupported
 from pteron.compiler.ir.values import Graph
 from pteron.compiler.lower.bounds import GivenShapes, InputBounds, with_bounds
@@ -52,10 +53,11 @@ class Target:
     features: Collection[str] = ()
     choice: Choice | None = None
     wrong: WrongRoutes | None = None
+    precision: str = "float32"  # what kernels may round operands to: see `PRECISIONS`
 
     def plan(self, graph: Graph) -> LiveGraph:
         """Plan a graph at its largest shapes. Raises `CannotRun`, which lists all problems."""
-        return plan(graph, self.features, self.choice, self.wrong)
+        return plan(graph, (*self.features, *PRECISIONS[self.precision]), self.choice, self.wrong)
 
 
 PORTABLE = Target()  # what every device can do
@@ -130,9 +132,9 @@ def lower(
 
 
 def _for_options(graph: Graph, options: GraphOptions, bounds: InputBounds | None) -> Graph:
-    graph = with_cache_length(graph, options.kv_length)
     if bounds is not None:
         graph = with_bounds(graph, bounds)
+    graph = with_cache_length(graph, options.kv_length)
     many = options.segments
     if many is None:
         return graph

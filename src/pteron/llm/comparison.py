@@ -1,6 +1,8 @@
 """Compare the predictions of two language models on a text, for example before and after quantization.
 
 Both models read the same text in windows. At every place, the probabilities of the next token are compared.
+A GPU rounds operands (`precision=`) only in calls of several tokens. Then both models read several tokens in
+a call, and the places are the ends of the calls.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pteron.llm.model_files import is_source
 Row = np.ndarray[Any, Any]
 
 WINDOW = 256  # tokens that are read one after the other, with nothing before them
+STEP = 16  # tokens of a call, if operands are rounded
 
 # Called with the number of tokens that are done, and of all.
 
@@ -53,8 +56,8 @@ class Predictor(Protocol):
 
     def encode(self, text: str) -> list[int]: ...
 
-    def rows(self, tokens: Sequence[int]) -> Iterator[Row]:
-        """The logits [vocabulary] after each of the tokens."""
+    def rows(self, tokens: Sequence[int], step: int = 1) -> Iterator[Row]:
+        """The logits [vocabulary] after each of the tokens, or after every `step` tokens."""
 
 
 def compare(
@@ -63,6 +66,7 @@ def compare(
     text: str,
     *,
     device: Any = None,
+    precision: str = "float32",
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare the predictions of a model with those of a reference, on a text.
@@ -73,6 +77,8 @@ def compare(
         reference: The same.
         text: The text.
         device: An adapter's index or part of its name, or an open device.
+        precision: What `model` may round operands to: see `pteron.load`. The reference rounds nothing. In
+            numpy, they are rounded as on a GPU.
         progress: A function that is called with what is being done, the number of tokens done, and of
             all tokens. Default: a bar in notebooks.
 
@@ -80,28 +86,33 @@ def compare(
         InputError: The vocabularies differ, or the text is too short.
     """
     with ExitStack() as stack:
-        ours, theirs = (stack.enter_context(_opened(Path(path), device)) for path in (model, reference))
+        ours = stack.enter_context(_opened(Path(model), device, precision))
+        theirs = stack.enter_context(_opened(Path(reference), device, "float32"))
         if ours.vocab_size != theirs.vocab_size:
             raise InputError(
                 f"{model} has {ours.vocab_size} tokens and {reference} has {theirs.vocab_size}: "
                 "only models of one vocabulary can be compared"
             )
         tokens = theirs.encode(text)
-        if len(tokens) < 2:
-            raise InputError(f"the text has {len(tokens)} tokens: at least 2 are needed")
-        return _compared(ours, theirs, tokens, progress or NotebookBar("comparing"))
+        step = 1 if precision == "float32" or is_source(Path(model)) else STEP
+        if len(tokens) <= step:
+            raise InputError(f"the text has {len(tokens)} tokens: more than {step} are needed")
+        return _compared(ours, theirs, tokens, step, progress or NotebookBar("comparing"))
 
 
-def _compared(ours: Predictor, theirs: Predictor, tokens: list[int], progress: Progress) -> Comparison:
+def _compared(
+    ours: Predictor, theirs: Predictor, tokens: list[int], step: int, progress: Progress
+) -> Comparison:
     window = min(WINDOW, ours.context_length, theirs.context_length)
     sums, places = np.zeros(4), 0
     for start in range(0, len(tokens) - 1, window):
         read = tokens[start : start + window]
-        expected = tokens[start + 1 : start + 1 + window]
-        for next_token, mine, other in zip(expected, ours.rows(read), theirs.rows(read), strict=False):
+        expected = tokens[start + step : start + 1 + window : step]
+        rows = zip(expected, ours.rows(read, step), theirs.rows(read, step), strict=False)
+        for next_token, mine, other in rows:
             sums += _difference(_log_probabilities(mine), _log_probabilities(other), next_token)
             places += 1
-            progress("comparing", places, len(tokens) - 1)
+            progress("comparing", places * step, len(tokens) - 1)
     divergence, agreement, surprise, reference_surprise = sums / places
     return Comparison(
         places, divergence, agreement, float(np.exp(surprise)), float(np.exp(reference_surprise))
@@ -121,17 +132,17 @@ def _log_probabilities(logits: Row) -> Row:
     return np.asarray(wide - np.log(np.exp(wide).sum()))
 
 
-def _opened(path: Path, device: Any) -> Any:
+def _opened(path: Path, device: Any, precision: str) -> Any:
     """A predictor, as a context."""
     if is_source(path):
         with needs("llm", "to read a model"):
             from pteron.llm.gguf.predictor import SourcePredictor
-        return SourcePredictor(path)
-    return ProgramPredictor(load(path, device=device))
+        return SourcePredictor(path, precision)
+    return ProgramPredictor(load(path, device=device, precision=precision))
 
 
 class ProgramPredictor:
-    """A converted or exported model, token by token on the GPU."""
+    """A converted or exported model on the GPU."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
@@ -141,10 +152,10 @@ class ProgramPredictor:
     def encode(self, text: str) -> list[int]:
         return self._model.tokenizer.encode(text)
 
-    def rows(self, tokens: Sequence[int]) -> Iterator[Row]:
+    def rows(self, tokens: Sequence[int], step: int = 1) -> Iterator[Row]:
         state = self._model.decoder.new_state()
-        for position, token in enumerate(tokens):
-            yield self._model.decoder.logits([token], position, state).reshape(-1)
+        for position in range(0, len(tokens) - step + 1, step):
+            yield self._model.decoder.logits(tokens[position : position + step], position, state).reshape(-1)
 
     def __enter__(self) -> ProgramPredictor:
         return self

@@ -14,6 +14,7 @@ from pteron.errors import FormatError, InputError
 from pteron.llm.companions import DESCRIPTION
 from pteron.pte import ProgramFile
 
+TOKENS = "input0"  # the input of a converted model
 KV_NBYTES = 1 << 30  # of all KV caches of a model, unless a context or kv_memory is given
 ITEMSIZES = {"f16": 2, "f32": 4}
 
@@ -41,9 +42,22 @@ class ContextFacts:
         """Whether the program has room for as much of a context as the model has."""
         return min(context, self.model_context) <= self.longest_context
 
-    def cache_length(self, context: int | None) -> int | None:
-        """The positions of the KV caches for a context. None: those of the file."""
-        return max(context, self.longest_call) if context and self.can_change else None
+    def call_length(self, ubatch: int | None, context: int | None) -> int | None:
+        """The most tokens of a call. None: those of the file."""
+        if ubatch is not None and not 1 <= ubatch <= self.longest_call:
+            raise InputError(
+                f"ubatch is {ubatch}: this program takes at most {self.longest_call} tokens in a call. "
+                "Convert the model again with a larger max_seq_len"
+                if self.longest_call
+                else "ubatch is for models that Pteron converts: leave it out"
+            )
+        if not self.can_change:
+            return None
+        return min(ubatch or self.longest_call, context or self.context)
+
+    def shapes(self, call: int | None) -> dict[str, dict[int, int]] | None:
+        """The bounds of the inputs for calls of this many tokens. None: those of the file."""
+        return None if call in (None, self.longest_call) else {TOKENS: {1: call}}
 
 
 def file_facts(source: Any) -> ContextFacts:

@@ -40,6 +40,10 @@ class Segment(NamedTuple, Generic[T]):
     look: Callable[[Row], T] = copied  # type: ignore[assignment]
 
 
+# The most tokens of a call, unless it is given: more are not faster, and cannot be interrupted.
+GPU_UBATCH, SOFTWARE_UBATCH = 512, 128
+
+
 class TokenMethod:
     """A method with the inputs tokens [1, S] and input_pos [1], or one position for each token."""
 
@@ -74,13 +78,21 @@ class Decoder:
     """Runs the next tokens of a conversation: one or several, up to the maximum."""
 
     def __init__(
-        self, program: Program, context_length: int | None = None, capacity: int | None = None
+        self,
+        program: Program,
+        context_length: int | None = None,
+        capacity: int | None = None,
+        ubatch: int | None = None,
     ) -> None:
-        """capacity: the positions of the KV caches, if they are not as the file says."""
+        """capacity: the positions of the KV caches, if they are not as the file says.
+
+        ubatch: the most tokens of a call. Default: as many as are fast on the device.
+        """
         self.program = program
         self._one, self._several = token_methods(program)
         self.method = self._one.method
-        self.max_length = self._several.max_length
+        fast = SOFTWARE_UBATCH if program.device.is_software else GPU_UBATCH
+        self.max_length = min(ubatch or fast, self._several.max_length)
         if self._one.is_static and self._one.max_length != 1:
             raise UnsupportedError(
                 f"{self.method.graph.name} takes exactly {self._one.max_length} tokens: export it with a "

@@ -45,6 +45,8 @@ def load(
     data_path: Any = None,
     device: str | int | Adapter | Device | None = None,
     kv_dtype: str = "f16",
+    precision: str = "float32",
+    ubatch: int | None = None,
     parallel: int = 1,
     kv_memory: int | None = None,
     wait: bool = True,
@@ -66,6 +68,9 @@ def load(
         data_path: The `.ptd` file or files with the weights of a `.pte` file.
         device: An adapter's index or part of its name, or an open device. Default: the best adapter.
         kv_dtype: The type of the stored keys and values, `"f16"` or `"f32"`. `"f32"` needs twice the memory.
+        precision: What GPUs may round the operands of products to: see `pteron.load`.
+        ubatch: The most tokens of a prompt that one call reads. More are faster on large GPUs, and take more
+            memory. Default: 512 on GPUs and 128 on software adapters, or what the program takes at most.
         parallel: The largest number of conversations that one call of the program can continue. The memory of
             their KV caches is taken when they come. A program that mixes the tokens of a call runs one
             conversation at a time.
@@ -89,13 +94,14 @@ def load(
             print(llm.generate("Once upon a time", max_new_tokens=64))
         ```
     """
-    given, source = source, model_file(source, context_length, progress)
+    given, source = source, model_file(source, context_length, progress, ubatch=ubatch)
     worker = prompt_worker()
     worker.start()
     try:
         facts = file_facts(source)
         context_length = chosen_context(facts, context_length, kv_dtype, parallel, kv_memory)
-        caches = facts.cache_length(context_length)
+        caches = context_length if facts.can_change else None
+        call = facts.call_length(ubatch, context_length)
         batching = None
         if parallel != 1:
             batching = Batching(parallel, memory=kv_memory, last_rows=True, required=False)
@@ -104,7 +110,9 @@ def load(
             data_path=data_path,
             device=device,
             kv_dtype=kv_dtype,
+            precision=precision,
             kv_length=caches,
+            shapes=facts.shapes(call),
             segments=batching,
             methods=(),  # the decoder loads it, while the tokenizer is read
             wait=wait,
@@ -117,7 +125,7 @@ def load(
         found = Companions(program, Path(source) if isinstance(source, (str, Path)) else None)
         with ThreadPoolExecutor(1) as beside:  # the tokenizer is read while the program is built
             reading = beside.submit(_tokenizer, tokenizer, found, worker)
-            decoder = Decoder(program, context_length, caches)
+            decoder = Decoder(program, context_length, caches, ubatch)
             made = reading.result()
         model = LanguageModel(
             decoder,
@@ -137,6 +145,8 @@ def load(
             data_path=data_path,
             device=program.device.name,
             kv_dtype=kv_dtype,
+            precision=precision,
+            ubatch=ubatch,
             parallel=parallel,
             kv_memory=kv_memory,
             wait=wait,

@@ -13,10 +13,16 @@ def is_source(model: Any) -> bool:
     return isinstance(model, (str, Path)) and (Path(model).suffix == ".gguf" or Path(model).is_dir())
 
 
-def model_file(model: Any, context_length: int | None = None, progress: Progress | None = None) -> Any:
+def model_file(
+    model: Any,
+    context_length: int | None = None,
+    progress: Progress | None = None,
+    *,
+    ubatch: int | None = None,
+) -> Any:
     """The `.pte` program of a model: itself, or converted in the cache."""
     if not is_source(model):
         return model
     from pteron.llm.gguf.conversion_cache import converted
 
-    return converted(model, max_context=context_length, progress=progress)
+    return converted(model, max_context=context_length, max_call=ubatch, progress=progress)

@@ -12,13 +12,14 @@ from pteron._util import assets, pages
 from pteron._util.distinct_files import refuse_inputs
 from pteron._util.progress import Progress
 from pteron.compiler.lower.bounds import GivenShapes
-from pteron.llm.context_choice import file_facts
+from pteron.llm.context_choice import ContextFacts, file_facts
 from pteron.web.language_files import FACTS, TOKENIZER_FILE, write_language_files
 from pteron.web.live_points import Stated
 from pteron.web.program_files import ALL, write_program
 
 VENDORED = ("jinja.js", "tokenizers.js")
 SERVICE_WORKER = "service-worker.js"
+MOST_TOKENS = 128  # of a call of a chat page
 
 
 def write_site(
@@ -55,8 +56,8 @@ def write_site(
         variants=variants,
         data_path=data_path,
         kv_dtype=kv_dtype if chat else None,
-        kv_length=facts.cache_length(context_length) if chat else None,
-        shapes=shapes,
+        kv_length=context_length if chat and facts.can_change else None,
+        shapes=shapes or (_short_calls(facts, context_length) if chat else None),
         progress=progress,
     )
     if chat:
@@ -75,6 +76,11 @@ def write_site(
     for path, content in own.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
+
+
+def _short_calls(facts: ContextFacts, context: int | None) -> GivenShapes | None:
+    """Calls that a page does not wait long for."""
+    return facts.shapes(facts.call_length(min(MOST_TOKENS, facts.longest_call) or None, context))
 
 
 def page_files(chat: bool) -> dict[str, bytes]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pteron.compiler.ir.dispatch import GPU, HALF, SOFTWARE, SUBGROUP, Dispatch, Route
+from pteron.compiler.ir.dispatch import GPU, HALF, PRECISIONS, SOFTWARE, SUBGROUP, Dispatch, Route
 from pteron.compiler.ir.dtypes import DType
 from pteron.compiler.ops import find
 from pteron.compiler.ops import kernel as kernels
@@ -19,7 +19,14 @@ from pteron.tools.verify.catalogue import CATALOGUE, OperatorEntry
 from pteron.tools.verify.catalogue.arguments import LEAVES, T
 
 # What devices of each kind offer: the portable floor, a driver on the CPU, and a GPU without and with extras.
-DEVICES: tuple[tuple[str, ...], ...] = ((), (SOFTWARE, SUBGROUP, HALF), (GPU,), (GPU, SUBGROUP, HALF))
+# The last one may also round operands.
+ROUNDING = (*PRECISIONS["float16"], *PRECISIONS["int8"])
+DEVICES: tuple[tuple[str, ...], ...] = (
+    (),
+    (SOFTWARE, SUBGROUP, HALF),
+    (GPU,),
+    (GPU, SUBGROUP, HALF, *ROUNDING),
+)
 
 
 class LiveEntry:

@@ -35,6 +35,15 @@ MANY_REGISTERS = "many registers"
 # Not for routes: with 64-bit integers, kernels on a software adapter move 64 bits at a time.
 WIDE = "shader-int64"
 
+# What a user permits with `load(precision=)`: kernels that round operands to 16, or to 8 bits.
+ROUNDS_TO_16 = "precision float16"
+ROUNDS_TO_8 = "precision int8"
+PRECISIONS: Mapping[str, tuple[str, ...]] = {
+    "float32": (),
+    "float16": (ROUNDS_TO_16,),
+    "int8": (ROUNDS_TO_8,),
+}
+
 # Kinds of device that a route may be written for. A GPU is fast with workgroup memory and many small
 # invocations. A driver that runs shaders on the CPU is fast with registers and without barriers.
 GPU = "GPU"

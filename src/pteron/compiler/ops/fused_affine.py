@@ -108,6 +108,7 @@ def fused_affine(
         product.gemm,
         [
             *map(fused.by_teams, product.team_candidates()),
+            *product.packed_candidates(norm, eps, code),
             *map(fused.by_tiles, product.tile_candidates()),
         ],
     )

@@ -33,7 +33,7 @@ from pteron.compiler.ops.fused_affine import Around
 from pteron.compiler.ops.linear_affine import AffineProduct
 from pteron.compiler.ops.matmul import check_bias
 from pteron.compiler.ops.outputs import NAMES
-from pteron.compiler.ops.products import Candidate, GemmShape, product_routes
+from pteron.compiler.ops.products import GemmShape, product_routes
 from pteron.compiler.ops.rope import Rotation
 
 
@@ -144,13 +144,12 @@ def fused_qkv(
         turn.defines,
     )
 
-    def tiled(candidate: Candidate) -> Candidate:
-        return replace(around.by_tiles(candidate), after=stored)
+    tiles = [*by_tiles.packed_candidates(norm, eps), *map(around.by_tiles, by_tiles.tile_candidates())]
 
     return product_routes(
         gemm,
         [
             *map(around.by_teams, by_teams.team_candidates()),
-            *map(tiled, by_tiles.tile_candidates()),
+            *(replace(tile, after=stored) for tile in tiles),
         ],
     )

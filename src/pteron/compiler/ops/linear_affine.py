@@ -23,6 +23,7 @@ from pteron.compiler.ir.rule import (
 from pteron.compiler.ops.affine import AffineWeights
 from pteron.compiler.ops.matmul import all_float32, check_bias
 from pteron.compiler.ops.outputs import SideBySide
+from pteron.compiler.ops.packed_affine import packed_candidates
 from pteron.compiler.ops.products import (
     ANY,
     GEMM,
@@ -90,9 +91,15 @@ class AffineProduct:
         own = [any_form] if self.weight.is_interleaved else self._by_columns()
         return product_routes(self.gemm, own, more_routes(self))
 
+    def packed_candidates(
+        self, norm: LiveTensor | None = None, eps: float = 0.0, code: str = ""
+    ) -> list[Candidate]:
+        return packed_candidates(self.weight, self.gemm, self.shared, norm, eps, code)
+
     def _by_columns(self) -> list[Candidate]:
         """Kernels that read each column of codes by itself."""
         candidates = [
+            *self.packed_candidates(),
             self.candidate(GEMV, "linear_affine", 1, WORKGROUP),
             *self.tile_candidates(),
             self.candidate(GEMM, "linear_affine", 4, WORKGROUP),
@@ -106,7 +113,7 @@ class AffineProduct:
 
     def tile_candidates(self) -> list[Candidate]:
         product = self.shared.dispatch("linear_affine_tile", (1, 1, 1))
-        return tile_candidates(product, self.gemm, depth=self.weight.depth)
+        return tile_candidates(product, self.gemm, depth=self.weight.depth, halved=True)
 
     def _teams(self, kind: KernelKind, height: int) -> Candidate:
         lanes = team_lanes(self.weight)

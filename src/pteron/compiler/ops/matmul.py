@@ -187,6 +187,7 @@ class Product:
                 columns_first=not self.transposed,
                 needs=tile.needs,
                 depth=self.sizes[-1] if self.b.is_fixed else 0,
+                halved=True,
             ),
         ]
 

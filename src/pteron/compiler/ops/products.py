@@ -15,11 +15,14 @@ A convolution is a product too. Its rows are the output channels of a group, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pteron.compiler.ir.rule import (
     GPU,
+    HALF,
     MANY_REGISTERS,
+    ROUNDS_TO_8,
+    ROUNDS_TO_16,
     WORKGROUP,
     Dispatch,
     Grid,
@@ -97,6 +100,19 @@ TALL_TILE = KernelKind(
     "tall tile gemm", GPU, (), lambda gemm: gemm.rows > 32 and gemm.elements >= ENOUGH_ELEMENTS
 )
 SMALL_TILE = KernelKind("small tile gemm", GPU)
+# Tiles of operands that are rounded to 8 bits.
+PACKED_BROAD_TILE = replace(BROAD_TILE, name="int8 broad tile gemm", needs=(MANY_REGISTERS, ROUNDS_TO_8))
+PACKED_TALL_TILE = replace(TALL_TILE, name="int8 tall tile gemm", needs=(MANY_REGISTERS, ROUNDS_TO_8))
+PACKED_TILE = KernelKind("int8 tile gemm", GPU, (ROUNDS_TO_8,), lambda gemm: gemm.rows > FEW_PACKED_ROWS)
+# Tiles of operands that are rounded to float16.
+HALVED_TILES = {
+    kind: replace(kind, name=f"float16 {kind.name}", needs=(*needs, HALF, ROUNDS_TO_16))
+    for kind, needs in (
+        (BROAD_TILE, (MANY_REGISTERS,)),
+        (TALL_TILE, (MANY_REGISTERS,)),
+        (SMALL_TILE, ()),
+    )
+}
 # Independent invocations: for every device.
 GEMV = KernelKind("gemv", fits=is_one_row)
 GEMM = KernelKind("gemm")
@@ -112,6 +128,10 @@ ORDER = (
     TEAM_FEW_ROWS,
     TEAM_FEW_PACKED_ROWS,
     GEMV,
+    PACKED_BROAD_TILE,
+    PACKED_TALL_TILE,
+    PACKED_TILE,
+    *HALVED_TILES.values(),
     SPLIT_TILE,
     BROAD_TILE,
     LARGE_TILE,

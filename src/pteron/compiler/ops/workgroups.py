@@ -12,6 +12,10 @@ from dataclasses import dataclass, replace
 from pteron.compiler.ir.rule import Define, Dispatch
 from pteron.compiler.ops.products import (
     BROAD_TILE,
+    HALVED_TILES,
+    PACKED_BROAD_TILE,
+    PACKED_TALL_TILE,
+    PACKED_TILE,
     SMALL_TILE,
     TALL_TILE,
     TEAM_FEW_ROWS,
@@ -38,14 +42,26 @@ class TileShape:
     slices: int
 
     def candidate(
-        self, kind: KernelKind, product: Dispatch, gemm: GemmShape, packed: bool = False, depth: int = 0
+        self,
+        kind: KernelKind,
+        product: Dispatch,
+        gemm: GemmShape,
+        packed: bool = False,
+        depth: int = 0,
+        block: int = 0,
+        halved: bool = False,
     ) -> Candidate:
-        """`product`, a kernel that includes lib/tile_core.wgsl. See `tile_candidates`."""
+        """`product`, a kernel that includes lib/tile_core.wgsl. See `tile_candidates`.
+
+        block: the steps in depth that have one scale; 0: no scales.
+        """
         later = (4 * self.tall - 1) * self.broad  # sums of a lane, without those of its first row
         size = {"TALL": self.tall, "BROAD": self.broad, "SLICES": self.slices, "LATER": later}
-        steps = {"QUADS": 8, "STEPS": 1} if packed else {"QUADS": 2, "STEPS": 4}
-        whole = depth > 0 and depth % (4 * steps["QUADS"] * self.slices) == 0
-        defines: dict[str, Define] = {**product.defines, **size, **steps, "WHOLE": whole}
+        quads = block // 4 or (8 if packed else 4 if halved else 2)
+        whole = depth > 0 and depth % (4 * quads * self.slices) == 0
+        steps = {"QUADS": quads, "STEPS": 1 if packed else 4, "WHOLE": whole}
+        sums = {"HALVED": halved, "SCALED": block > 0, "APART": halved or block > 0}
+        defines: dict[str, Define] = {**product.defines, **size, **steps, **sums}
         grid = gemm.workgroups(32 * self.tall, 32 * self.broad)
         return Candidate(kind, replace(product, grid=grid, defines=defines))
 
@@ -54,6 +70,14 @@ class TileShape:
 TILES = {BROAD_TILE: TileShape(2, 2, 2), TALL_TILE: TileShape(2, 1, 4), SMALL_TILE: TileShape(1, 1, 4)}
 # For kernels that need so many registers that tall tiles do not fit those of Intel's GPUs.
 SQUARE_TILES = (BROAD_TILE, SMALL_TILE)
+
+
+# Operands of 8 bits leave room for more slices.
+PACKED_TILES = {
+    PACKED_BROAD_TILE: TileShape(2, 2, 2),
+    PACKED_TALL_TILE: TileShape(2, 1, 2),
+    PACKED_TILE: TileShape(1, 1, 4),
+}
 
 
 def stores(whole: bool) -> dict[str, Define]:
@@ -66,7 +90,7 @@ def team_candidates(product: Dispatch, gemm: GemmShape) -> list[Candidate]:
 
     def teams(kind: KernelKind, height: int) -> Candidate:
         grid = gemm.workgroups(height, TEAM_COLUMNS)
-        defines = {**product.defines, "IN_TEAMS": True, "ROWS": height}
+        defines = {**product.defines, "IN_TEAMS": True, "SCALED": False, "ROWS": height}
         return Candidate(kind, replace(product, grid=grid, defines=defines))
 
     return [teams(TEAM_GEMV, 1), teams(TEAM_FEW_ROWS, TEAM_ROWS)]
@@ -82,14 +106,25 @@ def tile_candidates(
     needs: tuple[str, ...] = (),
     depth: int = 0,
     kinds: Iterable[KernelKind] = tuple(TILES),
+    halved: bool = False,
 ) -> list[Candidate]:
     """`product` with tiles of several sizes. Its grid is replaced.
 
-    packed: a quad is one word. depth: if it never changes.
+    packed: a quad is one word. depth: if it never changes. halved: also tiles of operands in float16.
 
     `rows_first`, `columns_first`: neighbours in memory are rows or columns of an operand, not steps in depth.
     """
     order = {"ROWS_FIRST": rows_first, "COLUMNS_FIRST": columns_first, "IN_TEAMS": False}
     ordered = replace(product, defines={**product.defines, **order})
     tiles = [TILES[kind].candidate(kind, ordered, gemm, packed, depth) for kind in kinds]
+    if halved:
+        kept = ((HALVED_TILES[kind], TILES[kind]) for kind in kinds)
+        tiles += [tile.candidate(kind, ordered, gemm, depth=depth, halved=True) for kind, tile in kept]
     return [replace(each, when=when, needs=needs) for each in tiles]
+
+
+def packed_tile_candidates(product: Dispatch, gemm: GemmShape, block: int, depth: int) -> list[Candidate]:
+    """`product`, a kernel of 8-bit integers with a scale for every `block` steps, with several tiles."""
+    order = {"ROWS_FIRST": False, "COLUMNS_FIRST": False, "IN_TEAMS": False}
+    ordered = replace(product, defines={**product.defines, **order})
+    return [tile.candidate(kind, ordered, gemm, True, depth, block) for kind, tile in PACKED_TILES.items()]

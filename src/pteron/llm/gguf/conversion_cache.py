@@ -14,7 +14,7 @@ from pteron._util import user_cache
 from pteron._util.progress import Progress
 from pteron.errors import InputError
 from pteron.llm.context_choice import file_facts
-from pteron.llm.gguf.convert import DEFAULT_LENGTHS, convert_for_any_context
+from pteron.llm.gguf.convert import DEFAULT_LENGTHS, SHARED_CALL, convert_for_any_context
 from pteron.llm.hf.settings import folder_name
 from pteron.pte.container import write_file
 
@@ -41,30 +41,41 @@ def folder() -> Path:
     return user_cache.folder() / "models"
 
 
-def converted(model: str | Path, *, max_context: int | None = None, progress: Progress | None = None) -> Path:
+def converted(
+    model: str | Path,
+    *,
+    max_context: int | None = None,
+    max_call: int | None = None,
+    progress: Progress | None = None,
+) -> Path:
     """The `.pte` program of a GGUF file or a Hugging Face folder: from the cache, or converted into it.
 
-    Only a context that is longer than usual, or needs other frequencies, needs another program.
+    Only a context or a call that is longer than usual, or other frequencies, need another program.
     """
     source = Path(model)
-    target = _converted(source, LONGEST_SHARED, DEFAULT_LENGTHS[1], progress)
+    call = max(SHARED_CALL, _power_of_two(max_call or 1))
+    target = _converted(source, call, LONGEST_SHARED, DEFAULT_LENGTHS[1], progress)
     if max_context is not None and not file_facts(target).fits(max_context):
-        longer = 1 << (max_context - 1).bit_length()
-        target = _converted(source, longer, longer, progress)
+        longer = _power_of_two(max_context)
+        target = _converted(source, call, longer, longer, progress)
     return target
 
 
-def _converted(source: Path, tables: int, rotary: int, progress: Progress | None) -> Path:
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()
+
+
+def _converted(source: Path, call: int, tables: int, rotary: int, progress: Progress | None) -> Path:
     """A program for contexts of up to `tables` tokens. See `convert_for_any_context`."""
     is_folder = source.is_dir()
     known = folder_contents(source) if is_folder else contents(source)
-    key = hashlib.sha256(f"{known} {tables} {rotary} {VERSION}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{known} {call} {tables} {rotary} {VERSION}".encode()).hexdigest()[:16]
     target = folder() / f"{folder_name(source) if is_folder else source.stem}-{key}.pte"
     if target.exists():
         os.utime(target)
     else:
         folder().mkdir(parents=True, exist_ok=True)
-        convert_for_any_context(source, target, tables=tables, rotary=rotary, progress=progress)
+        convert_for_any_context(source, target, call=call, tables=tables, rotary=rotary, progress=progress)
         trim(keep=target)
     return target
 

@@ -25,6 +25,7 @@ from pteron.pte import write_pte
 from pteron.pte.vulkan import VkGraph
 
 DEFAULT_LENGTHS = 128, 2048  # tokens of a call, and of a context
+SHARED_CALL = 512  # the most tokens of a call of a program that is kept in the cache, for all devices
 MOST_TEXTS, MOST_TOKENS = 32, 8192  # of a call of an embedder, unless a batch is given
 
 
@@ -84,10 +85,10 @@ def convert(
 
 
 def convert_for_any_context(
-    source: Path, pte_path: Path, *, tables: int, rotary: int, progress: Progress | None
+    source: Path, pte_path: Path, *, call: int, tables: int, rotary: int, progress: Progress | None
 ) -> None:
     """Convert a model once for all contexts of up to `tables` tokens. The length is chosen at load."""
-    call, caches = DEFAULT_LENGTHS
+    caches = max(call, DEFAULT_LENGTHS[1])
     _convert(source, pte_path, Lengths(call, caches, tables, rotary), None, None, progress)
 
 

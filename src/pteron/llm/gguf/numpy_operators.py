@@ -17,17 +17,36 @@ from pteron.llm.architectures.tensors import Floats, Tensors
 from pteron.llm.architectures.transformer import Rows, Transformer
 from pteron.llm.gguf.weights import EMBEDDING, head_name
 
+BLOCK = 32  # elements of a row that are rounded to 8 bits with one factor
 
-def reference(config: Config, tensors: Tensors, tokens: Sequence[int]) -> Transformer[Floats]:
-    """The model over some tokens: its `logits` are [S, vocabulary]."""
-    return Transformer(config, tensors, NumpyOperators(config, tensors, tokens))
+
+def reference(
+    config: Config, tensors: Tensors, tokens: Sequence[int], precision: str = "float32"
+) -> Transformer[Floats]:
+    """The model over some tokens: its `logits` are [S, vocabulary]. precision: as of `pteron.load`."""
+    return Transformer(config, tensors, NumpyOperators(config, tensors, tokens, precision))
+
+
+def rounded_operands(x: Floats, weight: Floats, precision: str) -> tuple[Floats, Floats]:
+    """The operands of a product of many rows, as a GPU rounds them."""
+    if precision == "float16":
+        return x.astype(np.float16).astype(np.float32), weight.astype(np.float16).astype(np.float32)
+    if precision == "int8" and x.shape[-1] % BLOCK == 0:
+        blocks = x.reshape(-1, BLOCK)
+        factors = np.abs(blocks).max(axis=1, keepdims=True) / np.float32(127)
+        codes = np.round(blocks / np.where(factors == 0, 1, factors))
+        return (codes * factors).reshape(x.shape), weight
+    return x, weight
 
 
 class NumpyOperators:
-    def __init__(self, config: Config, tensors: Tensors, tokens: Sequence[int]) -> None:
+    def __init__(
+        self, config: Config, tensors: Tensors, tokens: Sequence[int], precision: str = "float32"
+    ) -> None:
         self.config = config
         self.tensors = tensors
         self.tokens = np.array(tokens)
+        self.precision = precision
 
     def embed(self) -> Floats:
         return self.tensors.read(f"{EMBEDDING}.weight", self.tokens)
@@ -37,7 +56,10 @@ class NumpyOperators:
 
     def linear(self, x: Floats, name: str, rows: Rows | None = None) -> Floats:
         chosen = slice(None) if rows is None else rows
-        y: Floats = x @ self.tensors.read(f"{name}.weight", chosen).T
+        weight = self.tensors.read(f"{name}.weight", chosen)
+        if name != head_name(self.tensors):  # a GPU computes one row of the head
+            x, weight = rounded_operands(x, weight, self.precision)
+        y: Floats = x @ weight.T
         if f"{name}.bias" in self.tensors:
             y += self.tensors.read(f"{name}.bias")[chosen]
         return y

@@ -11,7 +11,8 @@ from pteron.llm.sources import open_decoder
 
 
 class SourcePredictor:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, precision: str = "float32") -> None:
+        self._precision = precision
         self._checkpoint = open_decoder(path)
         config = self._checkpoint.config
         self.vocab_size = config.vocabulary
@@ -20,8 +21,10 @@ class SourcePredictor:
     def encode(self, text: str) -> list[int]:
         return list(self._checkpoint.vocabulary.tokenizer.encode(text).ids)
 
-    def rows(self, tokens: Sequence[int]) -> Iterator[Floats]:
-        return iter(reference(self._checkpoint.config, self._checkpoint.tensors, tokens).logits())
+    def rows(self, tokens: Sequence[int], step: int = 1) -> Iterator[Floats]:
+        checkpoint = self._checkpoint
+        rows = reference(checkpoint.config, checkpoint.tensors, tokens, self._precision).logits()
+        return iter(rows[step - 1 :: step])
 
     def __enter__(self) -> SourcePredictor:
         return self

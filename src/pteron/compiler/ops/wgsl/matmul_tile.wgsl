@@ -8,21 +8,25 @@
 //#include product_params
 //#include operands
 //#include finish_four
+//#if HALVED
+//#include half_quads
+//#else
 //#include float_quads
+//#end
 
 fn extent() -> Extent { return Extent(p.batch, p.rows, p.columns, (p.depth + 3u) / 4u); }
 
-fn row_quad(matrix: u32, row: u32, k: u32) -> vec4<f32> {
-    if (!RAGGED) { return vec4<f32>(a_quad((matrix * p.rows + row) * (p.depth / 4u) + k)); }
-    return a_four(matrix, row, 4u * k);
+fn row_quad(matrix: u32, row: u32, k: u32) -> quad_t {
+    if (!RAGGED) { return quad_t(a_quad((matrix * p.rows + row) * (p.depth / 4u) + k)); }
+    return quad_t(a_four(matrix, row, 4u * k));
 }
 
-fn column_quad(matrix: u32, column: u32, k: u32) -> vec4<f32> {
-    if (TRANSPOSED && !RAGGED) { return vec4<f32>(b_quad((matrix * p.columns + column) * (p.depth / 4u) + k)); }
-    if (TRANSPOSED) { return inside(b_four((matrix * p.columns + column) * p.depth + 4u * k, p.depth), 4u * k); }
+fn column_quad(matrix: u32, column: u32, k: u32) -> quad_t {
+    if (TRANSPOSED && !RAGGED) { return quad_t(b_quad((matrix * p.columns + column) * (p.depth / 4u) + k)); }
+    if (TRANSPOSED) { return quad_t(inside(b_four((matrix * p.columns + column) * p.depth + 4u * k, p.depth), 4u * k)); }
     let at = (matrix * p.depth + 4u * k) * p.columns + column;
     let steps = p.columns * vec3<u32>(1u, 2u, 3u);
-    return inside(vec4<f32>(b_at(at), b_at(at + steps.x), b_at(at + steps.y), b_at(at + steps.z)), 4u * k);
+    return quad_t(inside(vec4<f32>(b_at(at), b_at(at + steps.x), b_at(at + steps.y), b_at(at + steps.z)), 4u * k));
 }
 
 //#include tile_core

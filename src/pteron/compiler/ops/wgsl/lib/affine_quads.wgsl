@@ -1,6 +1,8 @@
 // Four codes of a column, steps 4k .. 4k+3 in depth, as numbers. A row of codes is either BYTES, or has
 // planes with the low bits first: NIBBLES, then PAIRS, then SINGLES. Each plane is whole words.
-fn codes_quad(column: u32, k: u32) -> vec4<f32> {
+fn codes_quad(column: u32, k: u32) -> vec4<f32> { return numbers(codes_at(column, k)); }
+
+fn codes_at(column: u32, k: u32) -> vec4<u32> {
     var at = column * (p.row_bytes / 4u);
     var q = vec4<u32>(0u);
 //#if BYTES
@@ -17,7 +19,7 @@ fn codes_quad(column: u32, k: u32) -> vec4<f32> {
 //#if SINGLES
     q |= spread(weights[at + k / 8u] >> (4u * (k & 7u)), 1u) << vec4<u32>(BELOW_SINGLES);
 //#end
-    return numbers(q);
+    return q;
 }
 
 //#include affine_spread

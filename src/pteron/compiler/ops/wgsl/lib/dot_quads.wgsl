@@ -7,6 +7,7 @@
 // row_quad(matrix, row, k)               quad k of a row of x; the row exists
 // column_quad(matrix, column, k)         quad k of a column of W; the column exists
 // times(x, w)                            the sum of the products of two quads
+// total4_t                               four sums over the whole depth
 // finish_four(matrix, row, column, sum)  stores four neighbouring columns; the first one exists
 struct Extent { matrices: u32, rows: u32, columns: u32, quads: u32 }
 

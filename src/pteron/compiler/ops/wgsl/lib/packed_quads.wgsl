@@ -2,6 +2,11 @@
 alias quad_t = u32;
 alias step4_t = vec4<u32>;
 alias sum4_t = vec4<i32>;
+//#if SCALED
+alias total4_t = vec4<f32>;
+//#else
+alias total4_t = vec4<i32>;
+//#end
 
 fn step_of(quad: u32, j: u32) -> u32 { return quad; }
 
