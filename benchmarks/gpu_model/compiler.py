@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu_model import drivers
+from benchmarks.gpu_model.gpus import NVIDIA
 from benchmarks.gpu_model.tree import Tree, cache_folder
 
 # What wgpu adds to kernels (WGPUShaderRuntimeChecks). `project`: as Pteron asks for each kernel.
@@ -26,6 +26,7 @@ CHECKS = {"project": None, "none": 0, "bounds": 1, "loops": 2, "all": 3}
 class Compiled:
     """A compiled kernel."""
 
+    family: str
     folder: Path
     number: int
     lanes: int  # of a wave
@@ -40,7 +41,11 @@ class Compiled:
 
     @cached_property
     def nir(self) -> str:
-        return self.text("NIR_Shader(s)")
+        return self.text("NIR_shader" if self.is_nvidia else "NIR_Shader(s)")
+
+    @property
+    def is_nvidia(self) -> bool:
+        return self.family in NVIDIA
 
     @cached_property
     def workgroup(self) -> tuple[int, int, int]:
@@ -58,25 +63,35 @@ class Compiled:
     @property
     def spills(self) -> int:
         given = self.statistics
+        if self.is_nvidia:
+            return given["Spills to memory"]
         return given.get("Spill Count", given.get("Spilled VGPRs", 0) + given.get("Spilled SGPRs", 0))
 
     @property
     def scratch(self) -> int:
         """Bytes of memory per lane for arrays and spills."""
-        return self.statistics.get("Scratch Memory Size", self.statistics.get("Scratch size", 0))
+        names = ("Scratch Memory Size", "Scratch size", "SLM size")
+        return next((self.statistics[name] for name in names if name in self.statistics), 0)
 
     @property
     def registers(self) -> int:
-        """Vector registers, of 256 (AMD) or of 128 (Intel)."""
-        return self.statistics.get("Max live registers", self.statistics.get("VGPRs", 0))
+        """Vector registers, of 256 (AMD, NVIDIA) or of 128 (Intel)."""
+        names = ("Max live registers", "VGPRs", "Number of GPRs")
+        return next((self.statistics[name] for name in names if name in self.statistics), 0)
 
     @property
     def workgroup_memory(self) -> int:
+        if self.is_nvidia:
+            found = re.search(r"shared_size: (\d+)", self.nir)
+            return int(found[1]) if found else 0
         return self.statistics.get("Workgroup Memory Size", self.statistics.get("LDS size", 0))
 
     @property
     def occupancy(self) -> int:
-        """AMD: the waves that a SIMD can keep, of 16. The driver counts a wave of 64 lanes as two."""
+        """The waves that can be kept, in sixteenths of the most. AMD's driver counts a long wave as two."""
+        if self.is_nvidia:
+            x, y, z = self.workgroup
+            return NVIDIA[self.family].occupancy(self.registers, self.workgroup_memory, x * y * z)
         return self.statistics.get("Subgroups per SIMD", 0) * 32 // self.lanes
 
 
@@ -86,13 +101,13 @@ def compile_texts(
     """By the key of a text: the compiled kernel, or what the compiler complains about."""
     folder = cache_folder() / "compiled" / f"{family}-{checks}-{_made_by(tree, family)}"
     folder.mkdir(parents=True, exist_ok=True)
-    found = _read(folder)
+    found = _read(folder, family)
     new = [item for item in texts if item["key"] not in found]
     if new:
         run = Path(tempfile.mkdtemp(dir=folder))
         (run / "texts.json").write_text(json.dumps(new), "utf-8")
         command = [
-            sys.executable,
+            *drivers.python(family),
             "-m",
             "benchmarks.gpu_model.compile_texts",
             str(run / "texts.json"),
@@ -107,11 +122,11 @@ def compile_texts(
         )
         if done.returncode:
             raise SystemExit(f"cannot compile for {family}:\n{done.stderr}")
-        found = _read(folder)
+        found = _read(folder, family)
     return found
 
 
-def _read(folder: Path) -> dict[str, Compiled | str]:
+def _read(folder: Path, family: str) -> dict[str, Compiled | str]:
     """All that was compiled before. A run that was interrupted has no `compiled.json`."""
     found: dict[str, Compiled | str] = {}
     for finished in folder.glob("*/compiled.json"):
@@ -124,7 +139,7 @@ def _read(folder: Path) -> dict[str, Compiled | str]:
                 found[key] = one["error"]
                 continue
             line = json.loads(lines[one["number"]])
-            found[key] = Compiled(finished.parent, one["number"], line["lanes"], line["statistics"])
+            found[key] = Compiled(family, finished.parent, one["number"], line["lanes"], line["statistics"])
     return found
 
 

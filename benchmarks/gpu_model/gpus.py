@@ -103,9 +103,39 @@ INTEL = {
 }
 
 
+@dataclass(frozen=True)
+class NvidiaGpu:
+    """A GPU of NVIDIA, of which only the compiler's statistics are known here, and the limits of an SM."""
+
+    name: str
+    warps: int
+    groups: int
+    shared: int  # bytes of workgroup memory
+
+    def occupancy(self, registers: int, shared: int, lanes: int) -> int:
+        """The warps of whole workgroups of this many lanes that fit an SM, in sixteenths of the most.
+
+        An SM has 65536 registers. They are given out in steps of 8 per lane and of 4 warps.
+        """
+        per_group = -(-lanes // 32)
+        by_registers = 2048 // (-(-max(registers, 1) // 8) * 8) // 4 * 4
+        limits = [self.warps // per_group, by_registers // per_group, self.groups]
+        if shared:
+            limits.append(self.shared // (-(-shared // 256) * 256))
+        return 16 * min(limits) * per_group // self.warps
+
+
+# One of each generation of the compiler's code.
+NVIDIA = {
+    "tu102": NvidiaGpu("RTX 2080 Ti", 32, 16, 64 << 10),
+    "ga102": NvidiaGpu("RTX 3090", 48, 16, 100 << 10),
+    "gb202": NvidiaGpu("RTX 5090", 48, 24, 100 << 10),
+}
+
+
 def name_of(family: str) -> str:
     """The product's name. `navi31@32` is navi31 with waves of 32 lanes, where the driver takes 64."""
     base, _, lanes = family.partition("@")
-    known = INTEL.get(base) or GPUS.get(base)
+    known = INTEL.get(base) or GPUS.get(base) or NVIDIA.get(base)
     name = known.name if known else base
     return f"{name}, waves of {lanes} lanes" if lanes else name

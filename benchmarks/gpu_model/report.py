@@ -25,7 +25,7 @@ class Static:
     spills: int
     scratch: int
     workgroup_memory: int
-    occupancy: int  # waves of a SIMD, of 16. 0: not known for this GPU
+    occupancy: int  # waves that can be kept, in sixteenths of the most. 0: not known for this GPU
 
     @classmethod
     def of(cls, made: Compiled, kernel: str, routes: list[str]) -> Static:
