@@ -33,8 +33,8 @@ def product_q4(
 
     Scales are [K/group, N] or larger.
     """
-    check(group_size > 0, f"group_size must be positive, not {group_size}")
     depth, columns = x.max_shape[-1], sum(out.max_shape[-1] for out in outs)
+    check_group_scales(scales, depth, group_size, columns)
     interleaved = is_interleaved(weights)
     if interleaved:
         check_interleaved(weights, depth, group_size, 8)
@@ -45,11 +45,16 @@ def product_q4(
         (depth + 1) // 2 <= packed,
         f"weights of shape {describe(weights.shape)} do not fit {columns} columns of {depth} elements",
     )
+    columns_last = GroupScales(scales, steps=(1, scales.shape[1]))
+    weight = AffineWeights(weights, columns_last, depth, 4, group_size, packed, zero=8)
+    return product_affine(x, weight, bias, outs)
+
+
+def check_group_scales(scales: LiveTensor, depth: int, group_size: int, columns: int) -> None:
+    """Scales must be [groups of the depth, columns] or larger."""
+    check(group_size > 0, f"group_size must be positive, not {group_size}")
     groups = -(-depth // group_size)
     check(
         scales.rank == 2 and scales.shape[0] >= groups and scales.shape[1] >= columns,
         f"scales have shape {describe(scales.shape)}, but {groups} groups of {columns} columns are needed",
     )
-    columns_last = GroupScales(scales, steps=(1, scales.shape[1]))
-    weight = AffineWeights(weights, columns_last, depth, 4, group_size, packed, zero=8)
-    return product_affine(x, weight, bias, outs)

@@ -23,6 +23,7 @@ from pteron.compiler.ir.rule import (
     quads,
     threads,
 )
+from pteron.compiler.ops.linear_q4 import check_group_scales
 from pteron.compiler.ops.matmul import all_float32, check_rows
 from pteron.compiler.ops.products import (
     ANY,
@@ -153,18 +154,13 @@ def linear_q4gsw_backward(
 ) -> list[Route]:
     """The gradient of the input of a 4-bit linear layer: d_out @ W. W is packed as in the linear layer."""
     check_matrix(weights)
-    check(group_size > 0, f"group_size must be positive, not {group_size}")
     packed, columns, depth = weights.shape[1], out.max_shape[-1], d_out.max_shape[-1]
     rows = check_rows(d_out, depth, "the weights")
     check(
         depth <= weights.shape[0] and columns <= 2 * packed,
         f"weights {describe(weights.shape)} do not fit rows of {depth} in d_out and {columns} in the output",
     )
-    groups = -(-columns // group_size)
-    check(
-        scales.rank == 2 and scales.shape[0] >= groups and scales.shape[1] >= depth,
-        f"scales have shape {describe(scales.shape)}, but {groups} groups of {depth} are needed",
-    )
+    check_group_scales(scales, columns, group_size, depth)
     out.resize((*d_out.shape[:-1], columns))
     bindings = {"x": d_out, "weights": weights, "scales": scales, "y": out}
     params = {
@@ -195,13 +191,8 @@ def linear_q4gsw_backward(
 def q4gsw_requant(latent: LiveTensor, scales: LiveTensor, group_size: int, out: LiveTensor) -> Dispatch:
     """Quantize trained weights to 4 bits, packed for the 4-bit linear layer. The scales do not change."""
     check(latent.rank == 2, f"latent must have 2 dimensions, not shape {describe(latent.shape)}")
-    check(group_size > 0, f"group_size must be positive, not {group_size}")
     rows, columns = latent.shape
-    groups = -(-columns // group_size)
-    check(
-        scales.rank == 2 and scales.shape[0] >= groups and scales.shape[1] >= rows,
-        f"scales have shape {describe(scales.shape)}, but {groups} groups of {rows} rows are needed",
-    )
+    check_group_scales(scales, columns, group_size, rows)
     out.resize((rows, -(-columns // 2)))
     params = {
         "rows": rows,
