@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from torch.export import Dim
 
 import pteron
 from pteron.compiler.ir.dtypes import DType
-from pteron.engine import executor
 from pteron.engine.devices.opening import Device
 from pteron.tools.verify import NodeResult, executorch_runtime
 from pteron.tools.verify.catalogue import cases
@@ -24,7 +22,10 @@ from pteron.tools.verify.references import NoReference
 from pteron.tools.verify.single_node import open_graph
 from pteron.tools.verify.walk import walk
 from tests.support.cli import answer, pteron_cli
+from tests.support.damage import damaged
 from tests.support.export import export
+
+__all__ = ["damaged"]
 
 
 class Scorer(torch.nn.Module):
@@ -52,24 +53,6 @@ def path(scorer: Scorer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     given = (torch.zeros(6, 8), torch.zeros(6, 1))
     pteron.export(scorer, given, made, dynamic_shapes=({0: rows}, {0: rows}), partition=False)
     return made
-
-
-@pytest.fixture
-def damaged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, str], None]]:
-    """Change the text of a kernel."""
-    healthy = executor.shader_text
-
-    def damage(name: str, before: str, after: str) -> None:
-        def text(kernel: Any, dispatch: Any) -> str:
-            made = healthy(kernel, dispatch)
-            if kernel.name != name:
-                return made
-            assert before in made
-            return made.replace(before, after)
-
-        monkeypatch.setattr(executor, "shader_text", text)
-
-    yield damage
 
 
 PUT = "y_put(i, apply(a_fetch(i), b_fetch(i)));"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -136,15 +137,32 @@ class SegmentedMethod(Method):
         from_gpu: Callable[..., Any] = host.from_gpu,
     ) -> Pending[T]:
         self.device.check_usable()
-        read: list[tuple[Sequence[Any], State | None]] = [
-            (self._inputs.read(self._inputs.in_order(inputs, {}), self.device), state)
-            for inputs, state in calls
-        ]
+        read = self._read(calls)
         with self.device.lock:
             self._check_open()
             placed = self._placed(read)
             call = self._prepared_together(placed)
             return call.read_back(lambda outputs: then(outputs, placed), False, from_gpu)
+
+    @contextmanager
+    def prepare_many(self, calls: Sequence[Segment]) -> Iterator[Call]:
+        """Do everything for one call with several segments except running it: see `Method.prepare`.
+
+        Args:
+            calls: As for `submit_many`.
+
+        Yields:
+            A `Call`.
+        """
+        self.device.check_usable()
+        read = self._read(calls)
+        with self.device.lock:
+            self._check_open()
+            call = self._prepared_together(self._placed(read))
+            try:
+                yield call
+            finally:
+                call.end()
 
     def record_shapes(self, path: str | Path) -> ShapeRecord:
         """Refuse: what a call of several sequences runs is no call that `load(expect=)` could plan."""
@@ -162,6 +180,12 @@ class SegmentedMethod(Method):
             if dim is not None
         ]
         return self._calls.prepare([*inputs, *self._tables(placed)], self._slots.shared, as_given)
+
+    def _read(self, calls: Sequence[Segment]) -> list[tuple[Sequence[Any], State | None]]:
+        return [
+            (self._inputs.read(self._inputs.in_order(inputs, {}), self.device), state)
+            for inputs, state in calls
+        ]
 
     # -- checks ---------------------------------------------------------------------------------
 

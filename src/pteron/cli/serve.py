@@ -64,6 +64,12 @@ def serve(
         float,
         typer.Option("--drain-seconds", min=0, help="How long answers may take to finish after SIGTERM."),
     ] = 20,
+    verify: Annotated[
+        float,
+        typer.Option(
+            "--verify", min=0, max=1, help="Of this share of the calls, compute a node again: see /metrics."
+        ),
+    ] = 0,
     log_format: Annotated[
         Literal["plain", "json"],
         typer.Option("--log-format", help="json: one JSON object per line, for each request."),
@@ -113,6 +119,7 @@ def serve(
         "queue": queue,
         "api_key": api_key,
         "log_format": log_format,
+        "verify": verify,
         "cors": cors or (),
         "allow_special": allow_special,
         "context_policy": policy,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pteron.errors import DeviceLost
 from pteron.llm.answer import Answer, Piece, Run, Seen
+from pteron.llm.decoder import Segment
 from pteron.llm.pace import Pace
 from pteron.llm.session import common_length
 from pteron.llm.step_choice import StepLimits, rows_of_step
@@ -15,7 +16,7 @@ from pteron.llm.step_choice import StepLimits, rows_of_step
 if TYPE_CHECKING:
     from pteron.llm.model import LanguageModel
 
-WORTH_SHARING = 16  # tokens: for fewer, a answer does not wait until another one has read them
+WORTH_SHARING = 16  # tokens: for fewer, an answer does not wait until another one has read them
 
 Outcome: TypeAlias = tuple[Answer, Piece | Exception]
 
@@ -25,6 +26,7 @@ class Batch:
 
     pace: limits the rows of prompts in a step. None: as many as the program takes.
     on_step: called after each call of the program, with its rows and its seconds.
+    check: called after each call of the program, with its segments.
     """
 
     def __init__(
@@ -32,13 +34,15 @@ class Batch:
         model: LanguageModel,
         pace: Pace | None = None,
         on_step: Callable[[int, float], None] | None = None,
+        check: Callable[[Sequence[Segment[Seen]]], None] | None = None,
     ) -> None:
         self._model = model
         self._pace = pace
         self._on_step = on_step
+        self._check = check
         self._answers: list[Answer] = []  # who has waited the longest is first
         self._served: set[Answer] = set()  # by the last step
-        self._runs: dict[Answer, Run] = {}  # what they need next; none for a answer that has not begun
+        self._runs: dict[Answer, Run] = {}  # what they need next; none for an answer that has not begun
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -48,7 +52,7 @@ class Batch:
         self._answers.append(answer)
 
     def remove(self, answer: Answer) -> None:
-        """End a answer, if it is still there."""
+        """End an answer, if it is still there."""
         if answer in self._answers:
             self._answers.remove(answer)
             self._runs.pop(answer, None)
@@ -126,13 +130,16 @@ class Batch:
 
     def _run_together(self, parts: list[Run]) -> list[Seen]:
         """Run all in one call. If it fails, nothing has changed."""
-        seen = self._model.decoder.logits_many([run.segment for run in parts])
+        segments = [run.segment for run in parts]
+        seen = self._model.decoder.logits_many(segments)
         for run in parts:
             run.finish()
+        if self._check:
+            self._check(segments)
         return seen
 
     def _resume(self, answer: Answer, result: Seen | Exception | None) -> Iterator[Outcome]:
-        """Go on with a answer until it needs the next run."""
+        """Go on with an answer until it needs the next run."""
         self._runs.pop(answer, None)
         try:
             if isinstance(result, Exception):

@@ -6,15 +6,18 @@ caches: `prefill` for several tokens, and `decode` for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from pteron.api.method import Method
 from pteron.api.method_info import IOInfo
 from pteron.api.program import Program
 from pteron.api.segmented_method import SegmentedMethod
+from pteron.engine.call import Call
 from pteron.engine.staging import Pending
 from pteron.engine.state import Part, State, first_positions
 from pteron.errors import InputError, UnsupportedError
@@ -160,9 +163,28 @@ class Decoder:
             raise InputError(f"logits_many takes 1 to {self.parallel} segments, got {len(segments)}")
         if self._many is None:
             return [self.start(segment).result() for segment in segments]
-        calls = [(self._one.inputs(s.tokens, s.position), s.state) for s in segments]
+        calls = self._calls(segments)
         looks = [partial(self._look, s.look) for s in segments]
         return self._many.submit_many_and_look(calls, looks).result()
+
+    @contextmanager
+    def prepare_many(self, segments: Sequence[Segment[Any]]) -> Iterator[tuple[Method, Call]]:
+        """Do everything for a call of `logits_many` except running it: see `Method.prepare`.
+
+        After that call, it computes the same again.
+        """
+        if self._many is not None:
+            with self._many.prepare_many(self._calls(segments)) as call:
+                yield self._many, call
+        else:
+            (segment,) = segments
+            used = self._one if len(segment.tokens) == 1 else self._several
+            inputs = used.inputs(segment.tokens, segment.position)
+            with used.method.prepare(*inputs, state=segment.state) as call:
+                yield used.method, call
+
+    def _calls(self, segments: Sequence[Segment[Any]]) -> list[tuple[tuple[Row, ...], State]]:
+        return [(self._one.inputs(s.tokens, s.position), s.state) for s in segments]
 
     def inputs(self, tokens: Sequence[int], position: int) -> tuple[Row, ...]:
         """The inputs of a call of `method` with these tokens."""

@@ -44,6 +44,7 @@ def create_app(
     cors: Sequence[str] = (),
     idle_seconds: float | None = None,
     memory: int | None = None,
+    verify: float = 0.0,
     limits: Limits | None = None,
 ) -> Starlette:
     """Make an ASGI application with the OpenAI API. Use it to mount the API in your own server.
@@ -65,13 +66,17 @@ def create_app(
         cors: The origins of web pages that may use the server, such as `https://app.example`; `"*"`: any.
         idle_seconds: Models that were not used for this time are unloaded. Default: never.
         memory: The most bytes on the GPU for all models. Idle models are unloaded to make room.
+        verify: Of this share of a language model's calls, a node is computed again by a reference (see
+            `pteron.verify`). The metric `pteron_verified_nodes_total` counts the results.
         limits: Limits on requests and connections.
     """
+    if not 0 <= verify <= 1:
+        raise InputError(f"verify is {verify}: expected a share of the calls, between 0 and 1")
     origins = [_checked_origin(origin) for origin in cors]
     metrics = Metrics()
     catalog = Catalog(
         _files(models, name),
-        lambda name, model: Scheduler.of(model, parallel, queue, metrics.of(name), kv_memory),
+        lambda name, model: Scheduler.of(model, parallel, queue, metrics.of(name), kv_memory, verify),
         idle_seconds=idle_seconds,
         memory=memory,
     )

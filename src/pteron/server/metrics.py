@@ -36,6 +36,11 @@ class Metrics:
             "time_to_first_token_seconds", "From the arrival in the queue to the first token.", SECONDS
         )
         self.step_seconds = self._histogram("step_seconds", "Time of one call of the program.", SECONDS)
+        self.verified_nodes = self._counter(
+            "verified_nodes",
+            "Nodes that were computed again, by outcome: right, different, unknown (no reference has them).",
+            "outcome",
+        )
         self.step_rows = self._histogram("step_rows", "Tokens in one call of the program.", ROWS)
 
     def _counter(self, name: str, help: str, *labels: str) -> Counter:
@@ -79,6 +84,9 @@ class Meter:
     def step(self, rows: int, seconds: float) -> None:
         self._step_rows.observe(rows)
         self._step_seconds.observe(seconds)
+
+    def verified(self, outcome: str) -> None:
+        self._metrics.verified_nodes.labels(self.model, outcome).inc()
 
     def first_piece(self, seconds: float) -> None:
         self._first_token.observe(seconds)

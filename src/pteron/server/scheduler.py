@@ -18,6 +18,7 @@ from pteron.llm.decoder import Decoder
 from pteron.llm.pace import Pace
 from pteron.server.embedding_batch import EmbeddingBatch
 from pteron.server.metrics import Meter, Metrics
+from pteron.server.spot_checks import SpotChecks
 
 log = logging.getLogger("uvicorn.error")
 
@@ -119,15 +120,19 @@ class Scheduler:
         queue: int,
         meter: Meter | None = None,
         kv_memory: int | None = None,
+        verify: float = 0.0,
     ) -> Scheduler:
         """For a language model or an embedder. `kv_memory`: the most bytes for KV caches.
 
+        verify: the share of a language model's calls of which a node is computed again.
         parallel: default: as many answers as one call of the model continues, and at least `LEAST`.
         """
         meter = meter or Metrics().of("")
         driver: Driver
         if isinstance(model, LanguageModel):
-            driver, kv_nbytes = Batch(model, Pace(model.max_length), meter.step), model.decoder.kv_nbytes
+            check = SpotChecks(model.decoder, verify, meter) if verify else None
+            driver = Batch(model, Pace(model.max_length), meter.step, check)
+            kv_nbytes = model.decoder.kv_nbytes
             parallel = parallel or max(LEAST, model.decoder.parallel)
             parallel = _that_fit(parallel, model.decoder, kv_memory)
         else:

@@ -20,10 +20,9 @@ class NumpyReference:
         if reference is None:
             raise NoReference(f"the catalogue has no reference for all arguments of {run.node.name}")
         args = replaced(run.node.args[:-1], (Tensor, SymInt), lambda value: run.given[value.id])
-        options = (
-            {"width": run.results[0].max_shape[-1]} if "width" in signature(reference).parameters else {}
-        )
+        known = {"width": run.results[0].max_shape[-1], "held": run.results[-1].dtype}
+        wanted = {name: known[name] for name in signature(reference).parameters if name in known}
         try:
-            return computed(reference, args, **options)
+            return computed(reference, args, **wanted)
         except (IndexError, TypeError, ValueError) as error:  # Pteron accepts more than the reference
             raise NoReference(f"{run.node.name}: {error}") from None

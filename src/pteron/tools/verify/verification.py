@@ -19,7 +19,7 @@ from pteron.api.program import Program
 from pteron.compiler.ir.values import Tensor
 from pteron.compiler.plan.routes import ByName
 from pteron.compiler.plan.sweep import plan
-from pteron.engine.devices.opening import open_device
+from pteron.engine.devices.opening import Device, open_device
 from pteron.errors import InputError
 from pteron.tools.verify import executorch_runtime
 from pteron.tools.verify.bundled_tests import run_tests
@@ -86,11 +86,11 @@ def verify(
         method = "forward"
     runtime = executorch_runtime.shared()
     with opened_program(program, device) as loaded:
-        against = against or _best_reference()
+        against = against or best_reference()
         names = computing_methods(loaded) if method is None else (method,)
         folder = None if save is None else Path(save)
         shown = progress or NotebookBar("verifying")
-        with _reference(against, loaded, runtime) as judge:
+        with open_reference(against, loaded.device, runtime) as judge:
             judges = [Judge(loaded.method(name), judge, all_routes, folder) for name in names]
             reports = [judge.report(inputs, seed, shown) for judge in judges]
         wholes: list[NodeResult] = []
@@ -119,7 +119,9 @@ def computing_methods(program: Program) -> tuple[str, ...]:
 class Judge:
     """Compares the nodes of a method with a reference."""
 
-    def __init__(self, method: Method, reference: Reference, all_routes: bool, save: Path | None) -> None:
+    def __init__(
+        self, method: Method, reference: Reference, all_routes: bool = False, save: Path | None = None
+    ) -> None:
         self.method = method
         self.reference = reference
         self.all_routes = all_routes
@@ -231,16 +233,18 @@ def opened_program(program: Any, device: Any) -> Iterator[Program]:
             yield loaded
 
 
-def _best_reference() -> str:
+def best_reference() -> str:
+    """The name of the first reference that is installed."""
     if executorch_runtime.is_installed():
         return "executorch"
     return "torch" if find_spec("torch") else "portable"
 
 
 @contextmanager
-def _reference(against: str, program: Program, runtime: ExecutorchRuntime) -> Iterator[Reference]:
+def open_reference(against: str, device: Device, runtime: ExecutorchRuntime) -> Iterator[Reference]:
+    """See `verify` for the names."""
     if against == "portable":
-        yield portable(program.device)
+        yield portable(device)
     elif against in ("torch", "executorch"):
         with needs("export", f'to verify against {against} (against="portable" needs no torch)'):
             from pteron.tools.verify.fused_reference import FusedReference
@@ -252,10 +256,10 @@ def _reference(against: str, program: Program, runtime: ExecutorchRuntime) -> It
         if against == "executorch":
             nodes.insert(0, KernelReference(runtime))
             steps.insert(0, KernelReference(runtime, keep_float32=True))
-        yield FirstOf(*nodes, FusedReference(FirstOf(*steps)), portable(program.device))
+        yield FirstOf(*nodes, FusedReference(FirstOf(*steps)), portable(device))
     else:
-        device = open_device(against)
+        other = open_device(against)
         try:
-            yield other_device(device)
+            yield other_device(other)
         finally:
-            device.close()
+            other.close()

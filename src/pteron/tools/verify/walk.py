@@ -10,6 +10,8 @@ import numpy as np
 
 from pteron.api.method import Method
 from pteron.compiler.ir.values import Node, SymInt, Tensor, ValueId
+from pteron.engine.call import Call
+from pteron.engine.steps import Step
 
 Array = np.ndarray[Any, Any]
 
@@ -55,9 +57,14 @@ def walk(method: Method, inputs: Sequence[Any], *, poisoned: bool = True) -> Ite
             call.poison()
         for step in call.steps():
             if step.kernels:
-                node = step.node
-                reads = (*node.reads, *node.mutates, *_fused_integers(node))
-                given = {value.id: call.read(value) for value in reads}
-                step.run()
-                made = [call.read(tensor) for tensor in results(node)]
-                yield NodeRun(node, step.route, step.kernels, given, made)
+                yield run_step(call, step)
+
+
+def run_step(call: Call, step: Step) -> NodeRun:
+    """Run one node, and read what it reads and writes."""
+    node = step.node
+    reads = (*node.reads, *node.mutates, *_fused_integers(node))
+    given = {value.id: call.read(value) for value in reads}
+    step.run()
+    made = [call.read(tensor) for tensor in results(node)]
+    return NodeRun(node, step.route, step.kernels, given, made)

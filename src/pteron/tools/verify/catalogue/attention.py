@@ -59,8 +59,12 @@ def cached(
 
 
 def sdpa(
-    q: Array, k: Array, v: Array, keys: Array, values: Array, start: int, length: int, *options: Any
-) -> list[Array]:
+    q: Array, k: Array, v: Array, keys: Array, values: Array, start: int, length: int, *options: Any,
+    held: DType = DType.float32,
+) -> list[Array]:  # fmt: skip
+    """The caches hold values of a shorter type: new rows are rounded to it before they are read."""
+    if held is DType.float16:
+        k, v = k.astype(np.float16), v.astype(np.float16)
     keys, values = stored(keys, k, start), stored(values, v, start)
     return [cached(q, keys, values, start, *options), keys, values]
 
