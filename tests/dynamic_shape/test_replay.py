@@ -25,6 +25,7 @@ from tests.dynamic_shape.table import BY_NAME, CASES, DYNAMIC, Case, Dim
 from tests.support.calls import Call, check_calls
 from tests.support.compare import EXACT, assert_outputs
 from tests.support.memory import poison
+from tests.support.signature import assert_formulas
 
 
 class Loaded(NamedTuple):
@@ -43,6 +44,12 @@ def loaded(request: pytest.FixtureRequest, device: Device, recorded: Recorded) -
 
 def test_results_equal_torch_at_every_live_shape(loaded: Loaded) -> None:
     check_calls(loaded.method, loaded.recording.calls, loaded.recording.tolerance)
+
+
+def test_the_signature_gives_torchs_sizes(loaded: Loaded) -> None:
+    inputs, outputs = loaded.method.inputs, loaded.method.outputs
+    for call in loaded.recording.calls:
+        assert_formulas(inputs, call.inputs, outputs, call.outputs)
 
 
 def test_a_wrong_result_is_detected(device: Device, recorded: Recorded) -> None:

@@ -169,7 +169,7 @@ def test_inspect_as_json():
 def test_inspect_for_people():
     text = pteron_cli("inspect", ATTENTION, "--live", "5").stdout
     for part in (
-        "(1, ≤64, 8, 16)",
+        "(1, n ≤ 64, 8, 16)",
         "VulkanBackend",
         "sdpa_with_kv_cache.default",
         "aten::copy_",
@@ -314,7 +314,7 @@ assert not heavy, heavy
 
 def test_a_terminal_without_unicode_works():
     result = in_a_process("-m", "pteron", "inspect", RMS, PYTHONIOENCODING="ascii")
-    assert result.returncode == 0 and "(1, 1, ?128, 64)" in result.stdout, result.stderr
+    assert result.returncode == 0 and "(1, 1, n ? 128, 64)" in result.stdout, result.stderr
 
 
 def test_the_installed_command_is_the_module():

@@ -139,7 +139,7 @@ def test_memory_by_bound_is_what_a_load_allocates(file: Path, device: Device) ->
 
 
 def test_commands_take_bounds(file: Path) -> None:
-    assert "(≤8 by 2, 4)" in pteron_cli("inspect", file, "--bound", "x=8,-").stdout
+    assert "(2*half ≤ 8, 4)" in pteron_cli("inspect", file, "--bound", "x=8,-").stdout
     assert "x[0] ≤ 8, y[0] ≤ 4" in pteron_cli("inspect", file, "--bounds").stdout
     shown = pteron_cli("run", file, "--bound", "x=-,4", "--bound", "z=5..5,-").stdout
     assert "(16, 4)" in shown and "(5, 4)" in shown

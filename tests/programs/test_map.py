@@ -214,7 +214,9 @@ class TestErrors:
     def test_an_error_comes_after_the_results_of_the_rows_before_it(self, masked: pteron.Program) -> None:
         rows = self.bad_rows()
         got = []
-        with pytest.raises(RowError, match=r"row 3: input0: a row must have shape \[<=24\], got \[25\]") as e:
+        with pytest.raises(
+            RowError, match=r"row 3: input0: a row must have shape \[n <= 24\], got \[25\]"
+        ) as e:
             for result in masked.map(rows):
                 got.append(result)
         assert e.value.row == 3

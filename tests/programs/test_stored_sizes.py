@@ -49,9 +49,9 @@ def method(file: Path, device: Device) -> Iterator[Any]:
 
 def test_inputs_show_ranges_and_steps(method: Any) -> None:
     assert [str(info) for info in method.inputs] == [
-        "x: float32[<=16 by 2, 4]",
-        "y: float32[<=8, 4]",
-        "heads: float32[3..8, 4]",
+        "x: float32[2*half <= 16, 4]",
+        "y: float32[half <= 8, 4]",
+        "heads: float32[3 <= rows <= 8, 4]",
     ]
     assert [info.dynamic_dims for info in method.inputs] == [(0,)] * 3
     assert not any(info.guessed for info in method.inputs)
@@ -71,10 +71,16 @@ def test_calls_at_allowed_sizes_are_those_of_torch(method: Any) -> None:
     ("shapes", "message"),
     [
         (((7, 4), (4, 4), (8, 4)), r"x\[0\] must be a multiple of 2, from 2 to 16, not 7"),
-        (((8, 4), (3, 4), (8, 4)), r"y\[0\] must be 4 where x\[0\] is 8, not 3"),
+        (
+            ((8, 4), (3, 4), (8, 4)),
+            r"y\[0\] must be 4 where x\[0\] is 8, not 3: y\[0\] is half, x\[0\] is 2\*half",
+        ),
         (((8, 4), (4, 4), (2, 4)), r"heads\[0\] must be from 3 to 8, not 2"),
         (((8, 4), (4, 4), (8, 3)), r"heads\[1\] must be 4, not 3: it was exported as a constant"),
-        (((18, 4), (9, 4), (8, 4)), "exported for at most 16"),
+        (
+            ((18, 4), (9, 4), (8, 4)),
+            r"exported for at most 16 \(x\[0\] is 2\*half, and half is from 1 to 8\)",
+        ),
     ],
 )
 def test_sizes_that_the_export_did_not_allow_are_refused(method: Any, shapes: Any, message: str) -> None:
@@ -99,14 +105,14 @@ def test_a_size_that_follows_from_another_keeps_its_smallest() -> None:
 def test_reports_use_the_stored_sizes(file: Path, method: Any) -> None:
     with ProgramFile.open(file) as opened:
         info = inspect_method(opened, "forward")
-        assert not info.guessed and info.inputs[0].sizes == ("<=16 by 2", "4")
+        assert not info.guessed and info.inputs[0].sizes == ("2*half <= 16", "4")
         live = lower(opened).plan()["forward"]
     controls = find_controls(live)
     assert [(c.name, c.low, c.high, c.step) for c in controls] == [("x[0]", 2, 16, 2), ("heads[0]", 3, 8, 1)]
     changes = changes_for(live.graph, controls, {"x[0]": 6})
     assert [changes[port.value.id] for port in live.graph.inputs] == [(6, 4), (3, 4), (8, 4)]
     shown = pteron_cli("inspect", file).stdout
-    assert "(≤16 by 2, 4)" in shown and "(3..8, 4)" in shown and "guess" not in shown
+    assert "(2*half ≤ 16, 4)" in shown and "(3 ≤ rows ≤ 8, 4)" in shown and "guess" not in shown
     assert "(4, 4)" in pteron_cli("run", file, "--live", 5).stdout
     report = pteron.verify(method.program)
     assert report.ok and len(report.shapes) >= 3 and not any("live shape" in note for note in report.notes)

@@ -18,7 +18,7 @@ def test_sizes_of_one_number_stay_related() -> None:
     assert [(one.at(most), two.at(most)) for most in (17, 9, 8, 3, 0)] == [
         (8, 17), (4, 9), (3, 7), (1, 3), (1, 3),
     ]  # fmt: skip
-    assert two.rule() == "2 * n + 1, from 3 to 17" and str(two) == "3..17 by 2"
+    assert two.rule() == "2 * n + 1, from 3 to 17" and str(two) == "3 <= 2*n + 1 <= 17"
     assert free.smaller() == [7, 6, 5, 3, 1]
 
 

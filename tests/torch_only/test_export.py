@@ -267,7 +267,7 @@ def test_an_exported_program_and_its_file(tmp_path: Path) -> None:
     for source in (program, tmp_path / "scaled.pt2", program):
         made = pteron.export(source)
         assert made.report.ok and made.report.delegates
-        assert inspect_method(open_file(made.buffer), "forward").inputs[0].sizes == ("<=9", "4")
+        assert inspect_method(open_file(made.buffer), "forward").inputs[0].sizes == ("n <= 9", "4")
     assert set(program.state_dict) == weights
     with pytest.raises(InputError, match="need a module"):
         pteron.export(program, quantize="8bit")

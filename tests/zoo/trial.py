@@ -15,6 +15,7 @@ import pteron
 from pteron.engine.devices.opening import Device
 from pteron.tools.verify.comparison import Tolerance, difference
 from tests.support.memory import poison
+from tests.support.signature import wrong_sizes
 from tests.zoo.exporter import Exporter, Mode
 from tests.zoo.model import Model
 from tests.zoo.refused import executorch_refuses
@@ -58,6 +59,7 @@ class Trial:
                 reference = ExecutorchOutputs(program, self.model) if mode.is_quantized else self
                 sizes = (self.model.largest, *self.sizes(mode))
                 worst = max(self.compare(method, size, reference) for size in sizes)
+                compare_signature(method)
             except (pteron.PteronError, Mismatch) as error:
                 return result(FROZEN if EXPORTER_FROZE in str(error) else WRONG, reason(error))
             ratio = cpu_ratio(self.model, self.module, method)
@@ -115,6 +117,12 @@ class ExecutorchOutputs:
 
     def wanted(self, size: int) -> tuple[torch.Tensor, ...]:
         return tuple(output.clone() for output in self._method.execute(list(self._model.inputs(size))))
+
+
+def compare_signature(method: Any) -> None:
+    """Compare the formulas of all sizes with live shapes at random sizes."""
+    for problem in wrong_sizes(method._live):
+        raise Mismatch(problem)
 
 
 class Mismatch(Exception):

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pteron._util import html
 from pteron._util.progress import Progress
 from pteron.api.expected_shapes import NOTHING_EXPECTED, ExpectedCalls, ShapeRecord, complete
-from pteron.api.method_info import Memory, describe
+from pteron.api.method_info import IOInfo, Memory, describe
 from pteron.compiler.ir.live import Live
+from pteron.compiler.ir.sizes import FreeSize
 from pteron.compiler.ir.values import Port, SymInt, Tensor, ValueId
 from pteron.compiler.plan.dynamic import find_sizes, refusal
+from pteron.compiler.plan.method_sizes import method_sizes
 from pteron.compiler.plan.preplan import preplan
 from pteron.compiler.plan.sweep import LiveGraph
 from pteron.engine.arrays import AsGiven, host
@@ -73,7 +76,7 @@ class Method:
             describe(port, found.dims.get(_id(port), ()), found.inputs.get(_id(port), ()), found.guessed)
             for port in self.graph.inputs
         )
-        self.outputs = tuple(describe(port, found.dims.get(_id(port), ())) for port in self.graph.outputs)
+        self._found = found
         self._plan_expected()
 
     def open_on(
@@ -106,6 +109,19 @@ class Method:
     def expected(self) -> list[dict[str, Live]]:
         """The shapes and integers of the calls that were expected at load: see `expect` of `load`."""
         return [complete(point, self.inputs) for point in self._expected.points]
+
+    @cached_property
+    def outputs(self) -> tuple[IOInfo, ...]:
+        """Their sizes are derived when somebody asks for them."""
+        sizes = method_sizes(self._live, self._found)
+        dims = {_id(port): self._found.dims.get(_id(port), ()) for port in self.graph.outputs}
+        return tuple(
+            describe(
+                port, own, formulas=sizes.texts(port.value, own) if isinstance(port.value, Tensor) else ()
+            )
+            for port in self.graph.outputs
+            for own in [dims[_id(port)]]
+        )
 
     # -- calling --------------------------------------------------------------------------------
 
@@ -457,7 +473,8 @@ class Method:
         return type(self.program).method, (self.program, self.name)
 
     def __repr__(self) -> str:
-        takes, gives = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
+        said: set[FreeSize] = set()
+        takes, gives = (", ".join(info.text(said) for info in ports) for ports in (self.inputs, self.outputs))
         return f"<Method {self.name}({takes}) -> {gives}>"
 
     def _repr_html_(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pteron.compiler.ir.dtypes import array_type, precision
-from pteron.compiler.ir.sizes import Size, Sizes
+from pteron.compiler.ir.sizes import FreeSize, Size, Sizes, size_texts
 from pteron.compiler.ir.values import Port, Shape, SymInt, Tensor
 
 
@@ -24,6 +24,7 @@ class IOInfo:
         sizes: The size of each dimension of an input: a number, or a `Size` with its range and its relation
             to other sizes.
         guessed: The file does not say which dimensions may be smaller, so `dynamic_dims` is a guess.
+        formulas: The size of each dimension of an output as text, such as `2*n + 1`.
     """
 
     name: str
@@ -34,15 +35,21 @@ class IOInfo:
     fixed: Any = None
     sizes: Sizes = ()
     guessed: bool = False
+    formulas: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """For example `x: float32[1, <=128, 64]`: the second dimension may be smaller in a call."""
+        """For example `x: float32[1, n <= 128, 64]`: the second dimension may be smaller in a call."""
+        return self.text(set())
+
+    def text(self, said: set[FreeSize]) -> str:
+        """As `str`. The ranges of numbers in `said` were given before."""
         if not self.is_tensor:
             return f"{self.name}: {self.dtype}" + ("" if self.fixed is None else f" = {self.fixed!r}")
         note = "" if self.precision == self.dtype else f" (computed in {self.precision})"
         if self.guessed and self.dynamic_dims:
             note += " (which sizes vary is a guess)"
-        return f"{self.name}: {self.dtype}[{', '.join(self.size_texts)}]{note}"
+        sizes = size_texts(self.sizes, said) if self.sizes else self.size_texts
+        return f"{self.name}: {self.dtype}[{', '.join(sizes)}]{note}"
 
     @property
     def precision(self) -> str:
@@ -51,10 +58,12 @@ class IOInfo:
 
     @property
     def size_texts(self) -> tuple[str, ...]:
-        """Each size as text: 64, <=128, 4..128, or <=128 by 2 for even sizes."""
+        """Each size as text: 64, n <= 128, 2*n + 1, or <=128 if no formula gives it."""
         if self.sizes:
-            return tuple(map(str, self.sizes))
-        return tuple(f"<={n}" if d in self.dynamic_dims else str(n) for d, n in enumerate(self.max_shape))
+            return size_texts(self.sizes)
+        return self.formulas or tuple(
+            f"<={n}" if d in self.dynamic_dims else str(n) for d, n in enumerate(self.max_shape)
+        )
 
     @property
     def largest_shape(self) -> Shape:
@@ -104,8 +113,14 @@ class Memory:
         return self.weights + self.activations + self.state + self.staging + self.parameters
 
 
-def describe(port: Port, dims: tuple[int, ...], sizes: Sizes = (), guessed: bool = False) -> IOInfo:
+def describe(
+    port: Port,
+    dims: tuple[int, ...],
+    sizes: Sizes = (),
+    guessed: bool = False,
+    formulas: tuple[str, ...] = (),
+) -> IOInfo:
     """The description of an input or output whose dimensions `dims` are dynamic."""
     is_tensor = isinstance(port.value, Tensor)
     fixed = None if isinstance(port.value, (Tensor, SymInt)) else port.value
-    return IOInfo(port.name, port.host_type, port.max_shape, dims, is_tensor, fixed, sizes, guessed)
+    return IOInfo(port.name, port.host_type, port.max_shape, dims, is_tensor, fixed, sizes, guessed, formulas)

@@ -135,6 +135,8 @@ def _sections(info: MethodInfo) -> Iterator[RenderableType]:
     yield grid([*map(_input_row, info.inputs), *map(_output_row, info.outputs)])
     if info.guessed:
         yield Text("  ≤ is a guess: the file does not say which sizes may vary", style="dim")
+    if info.derived:
+        yield Text(f"  sizes of outputs: {info.derived}", style="dim")
     yield from _problems(info)
     yield from _operators(info)
     yield from _constants(info)

@@ -121,4 +121,4 @@ class LiveResult:
         """Set the result. Refuses numbers beyond 64 bits: arithmetic on a file's numbers must stay fast."""
         if not -(2**63) <= value < 2**63:
             raise OpError("its result does not fit in 64 bits")
-        self.value = value if isinstance(value, float) else int(value)
+        self.value = int(value) if isinstance(value, bool) else value

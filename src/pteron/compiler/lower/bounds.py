@@ -181,7 +181,7 @@ class _Chosen:
             raise InputError(f"shapes: {name} must be {other} where {self._given[size.of]}, not {most}")
         earlier = self.free.get(size.of)
         if earlier is None or len(values) < len(earlier.values):
-            self.free[size.of] = FreeSize(values, size.of.uses)
+            self.free[size.of] = replace(size.of, values=values)
         self._given.setdefault(size.of, f"{name} is {most}")
         self._named.add((value, dim))
 
@@ -257,7 +257,7 @@ def _up_to(values: range, most: int) -> range:
 
 def _own(size: Size) -> Size:
     """The size as one that varies on its own."""
-    return Size(FreeSize(size.values))
+    return Size(FreeSize(size.values, name=size.of.name))
 
 
 class _Largest:

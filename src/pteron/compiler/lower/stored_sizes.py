@@ -2,17 +2,18 @@
 
 They are in a named data entry, as JSON:
 
-{"forward": {"free": [[0, 8, 1]], "inputs": [[[0, 2, 0], 4], null]}}
+{"forward": {"free": [[0, 8, 1]], "names": ["half"], "inputs": [[[0, 2, 0], 4], null]}}
 
 A free size is a number that a call chooses: its smallest and largest value and its step. The size of a
-dimension is a number, or [free size, times, plus]: here input 0 has 2 * n rows of 4. Null is not a tensor.
+dimension is a number, or [free size, times, plus]: here input 0 has 2 * half rows of 4. Null is not a tensor.
+The names are those of the export. Files of before have none.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from pteron.compiler.ir.sizes import FreeSize, Size, Sizes
+from pteron.compiler.ir.sizes import FreeSize, Size, Sizes, letters
 from pteron.compiler.ir.values import Shape
 from pteron.compiler.lower.stored_json import stored_json
 from pteron.errors import FormatError
@@ -33,6 +34,7 @@ class StoredSizes:
             _check(_is_list(inputs, len(plan.inputs)), f"inputs must be a list of {len(plan.inputs)}")
             _check(isinstance(free, list) and all(_are_integers(item, 3) for item in free), "bad free sizes")
             self._inputs = inputs
+            self._names = _names(stored.get("names"), len(free))
             self._free = [self._made(number, *item) for number, item in enumerate(free)]
 
     def _made(self, number: int, low: int, high: int, step: int) -> FreeSize:
@@ -48,7 +50,7 @@ class StoredSizes:
             if _are_integers(size, 3) and size[0] == number
         }
         _check(all(times > 0 for times, _ in uses), "a size has a factor below 1")
-        return FreeSize(values, tuple(sorted(uses)))
+        return FreeSize(values, tuple(sorted(uses)), self._names[number])
 
     def input(self, number: int, largest: Shape) -> Sizes | None:
         """The sizes of an input tensor; None: they are not stored."""
@@ -68,6 +70,16 @@ class StoredSizes:
             return size
         _check(stored == most, f"a size is {stored}, but the program has {most}")
         return most
+
+
+def _names(stored: Any, count: int) -> list[str]:
+    """The names of free sizes. Those that have none get letters."""
+    names = stored if stored is not None else [""] * count
+    _check(_is_list(names, count) and all(isinstance(name, str) for name in names), "bad names")
+    unnamed = letters(names)
+    made = [name if name.isidentifier() else next(unnamed) for name in names]
+    _check(len(set(made)) == count, "two free sizes have one name")
+    return made
 
 
 def _check(condition: bool, message: str) -> None:

@@ -152,7 +152,11 @@ def arange(
     out: LiveTensor,
 ) -> Dispatch:
     if dtype == ScalarType.LONG:  # torch cuts off their fractions before it counts
-        start, end, step = int(start), int(end), int(step)
+        start, end, step = map(math.trunc, (start, end, step))
     check(step != 0, "step must not be 0")
-    out.resize((max(0, math.ceil((end - start) / step)),))
+    if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
+        length = -((start - end) // step)
+    else:
+        length = math.ceil((end - start) / step)
+    out.resize((max(0, length),))
     return ramp(out, start, step)

@@ -6,7 +6,6 @@ is written in place later. The other operators are one strided copy.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from pteron.compiler.ir.integer_rules import moves, or_zero
@@ -138,8 +137,14 @@ def slice_copy(
 def slice_of(start: int | None, end: int | None, step: int, size: int) -> tuple[int, int]:
     """The first index of a slice of a dimension of this live size, and the number of its elements."""
     check(step >= 1, f"step must be at least 1, not {step}")
-    first, last, _ = slice(start, None if end is None or end >= OPEN_END else end, step).indices(size)
-    return first, max(0, math.ceil((last - first) / step))
+    first = 0 if start is None else _within(start, size)
+    last = size if end is None or end >= OPEN_END else _within(end, size)
+    return first, max(0, -((first - last) // step))
+
+
+def _within(place: int, size: int) -> int:
+    """A place in a dimension of this size. One below 0 counts from the end."""
+    return max(0, min(place + size if place < 0 else place, size))
 
 
 @op("aten.split_with_sizes_copy.default", rows=rows_of("x", mixes="dim"), integers=moves("x"))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pteron.compiler.ir.dispatch import describe
 from pteron.compiler.ir.live import Live
-from pteron.compiler.ir.sizes import FreeSize, Size, Sizes, varying
+from pteron.compiler.ir.sizes import FreeSize, Size, Sizes, letters, varying
 from pteron.compiler.ir.values import Graph, Port, Shape, Tensor, ValueId
 from pteron.compiler.plan.sweep import LiveGraph
 from pteron.errors import InputError
@@ -161,17 +161,18 @@ def _accepted(
         for d, size in enumerate(shape)
         if size > 1 and (i, d) not in pinned
     ]
+    names = letters({port.name for port in trials.live.graph.inputs})
     free: dict[Dim, FreeSize] = {}
     same: dict[int, list[Dim]] = defaultdict(list)
     for value, dim in candidates[:MOST_CANDIDATES]:
         most = inputs[value][dim]
         same[most].append((value, dim))
         if any(map(trials.accepts, _smaller(inputs, [(value, dim)], steps(most)))):
-            free[value, dim] = FreeSize(range(most + 1))
+            free[value, dim] = FreeSize(range(most + 1), name=next(names))
     for most, dims in same.items():
         tied = [dim for dim in dims if dim not in free]
         if tied and len(dims) > 1 and any(map(trials.accepts, _smaller(inputs, dims, steps(most)))):
-            free.update(dict.fromkeys(tied, FreeSize(range(most + 1))))
+            free.update(dict.fromkeys(tied, FreeSize(range(most + 1), name=next(names))))
     return {
         value: tuple(Size(free[value, d]) if (value, d) in free else n for d, n in enumerate(shape))
         for value, shape in inputs.items()
@@ -235,15 +236,15 @@ def check_shape(port: Port, shape: Shape) -> None:
             f"got shape {describe(shape)}"
         )
     for d, (size, most) in enumerate(zip(shape, largest, strict=True)):
-        if size > most and d in port.limited:
-            raise InputError(
-                f"{port.name}: dimension {d} is {size}, but the program was loaded for at most {most}: "
-                f"split the input, or load with a larger bound in shapes="
-            )
         if size > most:
+            made = "loaded" if d in port.limited else "exported"
+            where = " in shapes=" if d in port.limited else ""
+            stored = port.sizes[d] if port.sizes is not None else most
+            follows = isinstance(stored, Size) and (stored.times > 1 or stored.plus)
+            why = f" ({stored.meaning(f'{port.name}[{d}]')})" if follows and isinstance(stored, Size) else ""
             raise InputError(
-                f"{port.name}: dimension {d} is {size}, but the program was exported for at most {most}: "
-                f"split the input, or export with a larger bound"
+                f"{port.name}: dimension {d} is {size}, but the program was {made} for at most {most}{why}: "
+                f"split the input, or {made[:-2]} with a larger bound{where}"
             )
         if size != most and not port.resizable:
             raise InputError(

@@ -29,7 +29,7 @@ class SizeCheck:
         given = [shapes.get(value, port.max_shape) for port, value, _ in self._ports]
         if given == self._accepted:
             return
-        known: dict[FreeSize, tuple[int, str]] = {}
+        known: dict[FreeSize, tuple[int, str, str]] = {}
         for (port, _, sizes), shape in zip(self._ports, given, strict=True):
             assert isinstance(shape, tuple)
             for dim, size in sizes.items():
@@ -45,7 +45,7 @@ def held_sizes(port: Port) -> dict[int, int | Size]:
 
 
 def _check(
-    port: Port, dim: int, given: int, size: int | Size, known: dict[FreeSize, tuple[int, str]]
+    port: Port, dim: int, given: int, size: int | Size, known: dict[FreeSize, tuple[int, str, str]]
 ) -> None:
     """Check one dimension against its range, and against the dimensions before it."""
     name = f"{port.name}[{dim}]"
@@ -56,7 +56,14 @@ def _check(
         return
     if given not in size.values:
         made = "loaded" if dim in port.limited else "exported"
-        raise InputError(f"{name} must be {size.rule()}, not {given}: the program was {made} for these")
-    value, other = known.setdefault(size.of, ((given - size.plus) // size.times, f"{name} is {given}"))
+        follows = f". {size.meaning(name)}" if size.times > 1 or size.plus else ""
+        raise InputError(
+            f"{name} must be {size.rule()}, not {given}: the program was {made} for these{follows}"
+        )
+    value, where, why = known.setdefault(
+        size.of, ((given - size.plus) // size.times, f"{name} is {given}", size.meaning(name))
+    )
     if size.where(value) != given:
-        raise InputError(f"{name} must be {size.where(value)} where {other}, not {given}")
+        raise InputError(
+            f"{name} must be {size.where(value)} where {where}, not {given}: {name} is {size.formula}, {why}"
+        )

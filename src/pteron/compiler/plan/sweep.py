@@ -9,12 +9,12 @@ once. If a rule refuses, all changes are undone: a sweep happens completely or n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
-from math import inf
-from typing import Any
+from math import inf, trunc
+from typing import Any, TypeAlias
 
 from pteron.compiler.ir.checks import OpError, unchecked
 from pteron.compiler.ir.dispatch import (
@@ -44,6 +44,8 @@ from pteron.compiler.plan.routes import (
 )
 from pteron.compiler.plan.signatures import NodeSignature, signatures
 from pteron.errors import InputError, PteronError
+
+Values: TypeAlias = "Sequence[Live] | Mapping[ValueId, Live]"
 
 # A decode loop may re-plan a node at every position. Do not keep all of these plans.
 REMEMBERED_PLANS_PER_NODE = 64
@@ -370,7 +372,7 @@ class LiveGraph:
 
     def offered(self, node: Node) -> list[Route]:
         """All routes of a node at the live shape, in the order of its rule, also those of other devices."""
-        return self._evaluate(node, None).routes
+        return self.evaluate(node, self.current).routes
 
     def _apply_rule(self, node: Node, seed: int | None = None) -> tuple[NodePlan, list[Route]]:
         """A node's plan and usable routes.
@@ -378,7 +380,7 @@ class LiveGraph:
         seed: the value of unknown SymInts; outputs then stay at their largest shape.
         """
         self.visits += 1
-        found = self._evaluate(node, seed)
+        found = self.evaluate(node, self.current, seed)
         runnable = runnable_routes(found.routes, self.features, self.wrong)
         if self._building and len(runnable) > 1:
             self.contested.add(route_key(node))
@@ -409,13 +411,13 @@ class LiveGraph:
         name = route.name if route else ""
         return NodePlan(results, name, dispatches, tuple(found.guards), tuple(found.rules)), routes
 
-    def _evaluate(self, node: Node, seed: int | None) -> Evaluation:
-        """Call the rule of a node with its arguments at their live shapes."""
+    def evaluate(self, node: Node, current: Values, seed: int | None = None) -> Evaluation:
+        """Call the rule of a node. current: the live shape or integer of each value."""
         found = Evaluation()
 
         def view(arg: Arg, uniform: bool = False, output: bool = False) -> Any:
             if isinstance(arg, Tensor):
-                shape = self.current[arg.id]
+                shape = current[arg.id]
                 assert isinstance(shape, tuple)
                 live = LiveTensor(arg, shape, found.rules, pinned=seed is not None)
                 if output:
@@ -424,10 +426,10 @@ class LiveGraph:
             if isinstance(arg, SymInt) and output:
                 return found.outputs.setdefault(arg.id, LiveResult())
             if isinstance(arg, SymInt):
-                value = self.current[arg.id]
+                value = current[arg.id]
                 assert not isinstance(value, tuple)
                 if uniform:
-                    return LiveInt(arg, value if value is None else int(value), found.guards)
+                    return LiveInt(arg, None if value is None else trunc(value), found.guards)
                 return seed if value is None else value
             if isinstance(arg, tuple):
                 return tuple(view(item, uniform, output) for item in arg)

@@ -8,7 +8,8 @@ from typing import Any
 import sympy
 import torch
 from executorch.exir.sym_util import eval_upper_bound
-from torch.export import ExportedProgram
+from torch.export import Dim, ExportedProgram
+from torch.export.dynamic_shapes import _combine_args, _tree_map_with_path
 from torch.utils import _pytree as pytree
 
 
@@ -21,7 +22,32 @@ def stored_sizes(program: ExportedProgram, dynamic_shapes: Any) -> dict[str, Any
         value = nodes[name].meta.get("val") if isinstance(name, str) and name in nodes else None
         shape = value.shape if isinstance(value, torch.Tensor) else None
         inputs.append(None if shape is None else [found.size(size) for size in shape])
-    return {"free": found.free, "inputs": inputs}
+    names = _given_names(program, dynamic_shapes)
+    return {
+        "free": found.free,
+        "names": [names.get(symbol, "") for symbol in found.symbols],
+        "inputs": inputs,
+    }
+
+
+def _given_names(program: ExportedProgram, dynamic_shapes: Any) -> dict[sympy.Symbol | None, str]:
+    """The names that the caller gave to numbers that sizes follow from, such as `Dim("half")`."""
+    if not dynamic_shapes or program.example_inputs is None:
+        return {}
+    given: Any = _combine_args(program.module(), *program.example_inputs)
+    given = given if isinstance(dynamic_shapes, dict) else type(dynamic_shapes)(given.values())
+    specs: list[Any] = []
+    _tree_map_with_path(lambda path, value, spec: specs.append(spec), given, dynamic_shapes)
+    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+    names: dict[sympy.Symbol | None, str] = {}
+    for name, spec in zip(program.graph_signature.user_inputs, specs, strict=True):
+        shape = getattr(nodes[name].meta.get("val"), "shape", ()) if name in nodes else ()
+        for dim, size in spec.items() if isinstance(spec, dict) else enumerate(spec or ()):
+            given_dim = getattr(size, "root", size)
+            if isinstance(given_dim, Dim) and isinstance(shape[dim], torch.SymInt):
+                for symbol in shape[dim].node.expr.free_symbols:
+                    names.setdefault(symbol, given_dim.__name__)
+    return names
 
 
 def _may_be_one(dynamic_shapes: Any) -> bool:
@@ -33,6 +59,7 @@ def _may_be_one(dynamic_shapes: Any) -> bool:
 class _Sizes:
     def __init__(self, program: ExportedProgram, may_be_one: bool) -> None:
         self.free: list[list[int]] = []
+        self.symbols: list[sympy.Symbol | None] = []  # of the free sizes; None: it has no relation
         self._program = program
         self._may_be_one = may_be_one
         self._numbers: dict[sympy.Symbol, int] = {}
@@ -47,10 +74,12 @@ class _Sizes:
         times, plus = _linear(expression)
         if not times:  # a relation that is not stored: it varies on its own
             self.free.append([0, most, 1])
+            self.symbols.append(None)
             return [len(self.free) - 1, 1, 0]
         (symbol,) = expression.free_symbols
         if symbol not in self._numbers:
             self._numbers[symbol] = len(self.free)
+            self.symbols.append(symbol)
             self.free.append([self._smallest(symbol), (most - plus) // times, _step(size, symbol)])
         return [self._numbers[symbol], times, plus]
 

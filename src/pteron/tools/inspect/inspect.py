@@ -19,7 +19,7 @@ from pteron.compiler.ir.dispatch import Bound, Grid, Number, Scratch
 from pteron.compiler.ir.dtypes import HOST_TYPES, precision
 from pteron.compiler.ir.live import Live, LiveTensor
 from pteron.compiler.ir.problems import findings
-from pteron.compiler.ir.sizes import Size
+from pteron.compiler.ir.sizes import FreeSize, Size, Sizes, size_texts
 from pteron.compiler.ir.values import Graph, Port, Shape, SymInt, Tensor, ValueId
 from pteron.compiler.lower.delegate import delegate_type
 from pteron.compiler.lower.instructions import READERS, AnyDelegate
@@ -27,6 +27,7 @@ from pteron.compiler.lower.port_names import PortNames
 from pteron.compiler.pipeline import AS_STORED, PORTABLE, GraphOptions, LoweredFile, Target, lower
 from pteron.compiler.plan.dynamic import check_shape, find_sizes
 from pteron.compiler.plan.memory import aligned, lifetimes, plan_memory
+from pteron.compiler.plan.method_sizes import method_sizes
 from pteron.compiler.plan.node_plan import NodePlan
 from pteron.compiler.plan.size_check import SizeCheck
 from pteron.compiler.plan.sweep import LiveGraph
@@ -51,7 +52,7 @@ class PortInfo:
     dynamic_dims: tuple[int, ...] = ()
     value: object = None  # the value of a constant output
     values: tuple[int, int] | None = None
-    sizes: tuple[str, ...] = ()  # each size as text: 64, <=128, 4..128, or <=128 by 2
+    sizes: tuple[str, ...] = ()  # each size as text: 64, n <= 128, 2*n + 1, or <=128 without a formula
 
     @property
     def note(self) -> str:
@@ -133,6 +134,7 @@ class MethodInfo:
     operators: tuple[OperatorCount, ...]
     constants: Constants
     guessed: bool = False  # the file does not say which sizes may vary, so `dynamic_dims` is a guess
+    derived: str = ""  # how the formulas of the outputs are known
     memory: MemoryInfo | None = None
     batchable: bool = False  # one call can run several conversations: load the file with segments=
     mixing: str | None = None  # why it cannot: the first node that mixes the rows of a sequence
@@ -367,13 +369,18 @@ class _Model:
         self.graph, self.layout = live.graph, live.layout
         self.rows = analyse(unfused)
         self.sizes = find_sizes(live)
+        self.formulas = method_sizes(live, self.sizes)
 
     def complete(self, info: MethodInfo) -> None:
         """Add the facts that come from the graph."""
         ranges = self.ranges()
-        info.inputs = tuple(self._port(port, ranges) for port in self.graph.inputs)
-        info.outputs = tuple(self._port(port, ranges) for port in self.graph.outputs)
-        info.guessed = self.sizes.guessed and any(port.dynamic_dims for port in info.inputs)
+        said: set[FreeSize] = set()  # the first input of a number shows its range
+        info.inputs = tuple(
+            self._port(port, size_texts(self._sizes(port), said), ranges) for port in self.graph.inputs
+        )
+        info.outputs = tuple(self._port(port, self._formulas(port), ranges) for port in self.graph.outputs)
+        if any(port.dynamic_dims for port in info.inputs):
+            info.guessed, info.derived = self.sizes.guessed, self.formulas.certainty
         info.memory = memory_of(self.live)
         info.batchable = self.rows.is_batchable and bool(self.graph.states)
         if not self.rows.is_batchable:
@@ -388,7 +395,15 @@ class _Model:
         ports = {port.value.id: port.name for port in self.graph.inputs if isinstance(port.value, Tensor)}
         return {name: by_storage[i] for i, name in ports.items() if i in by_storage}
 
-    def _port(self, port: Port, ranges: Mapping[str, tuple[int, int]]) -> PortInfo:
+    def _sizes(self, port: Port) -> Sizes:
+        return self.sizes.inputs.get(port.value.id, ()) if isinstance(port.value, Tensor) else ()
+
+    def _formulas(self, port: Port) -> tuple[str, ...]:
+        if not isinstance(port.value, Tensor):
+            return ()
+        return self.formulas.texts(port.value, self.sizes.dims.get(port.value.id, ()))
+
+    def _port(self, port: Port, sizes: tuple[str, ...], ranges: Mapping[str, tuple[int, int]]) -> PortInfo:
         if isinstance(port.value, (Tensor, SymInt)):
             dims = self.sizes.dims.get(port.value.id, ())
             return PortInfo(
@@ -397,7 +412,7 @@ class _Model:
                 port.max_shape,
                 dims,
                 values=ranges.get(port.name),
-                sizes=tuple(map(str, self.sizes.inputs.get(port.value.id, ()))),
+                sizes=sizes,
             )
         return PortInfo(port.name, port.host_type, (), value=port.value)
 

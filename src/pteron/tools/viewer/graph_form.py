@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pteron.compiler.ir.values import Graph, Node, Port, SymInt, Tensor, Value, ValueId
+from pteron.compiler.plan.dynamic import find_sizes
+from pteron.compiler.plan.method_sizes import MethodSizes, method_sizes
 from pteron.compiler.plan.sweep import LiveGraph
 from pteron.tools.viewer.fused_nodes import FusedNodes
 from pteron.tools.viewer.node_groups import group_nodes
@@ -36,9 +38,10 @@ def graph_form(graph: Graph, unfused: Graph, live: LiveGraph) -> dict[str, Any]:
     fused = FusedNodes(graph, unfused)
     grouping = group_nodes(unfused)  # fusion may cross the border of two blocks
     states = {tensor.id for tensor in graph.states}
+    sizes = method_sizes(live, find_sizes(live))
     return {
         "name": graph.name,
-        "values": [_value(value, states) for value in graph.values],
+        "values": [_value(value, states, sizes) for value in graph.values],
         "nodes": [
             {
                 "operator": node.name,
@@ -67,9 +70,10 @@ def family(node: Node) -> str:
     return FAMILY_OF.get(module, "other")
 
 
-def _value(value: Value, states: set[ValueId]) -> dict[str, Any]:
+def _value(value: Value, states: set[ValueId], sizes: MethodSizes) -> dict[str, Any]:
+    formulas = [None if formula is None else str(formula) for formula in sizes.of(value)]
     if isinstance(value, SymInt):
-        return {"name": value.name, "kind": "integer"}
+        return {"name": value.name, "kind": "integer", "formulas": formulas}
     kind = "state" if value.id in states else "constant" if value.constant is not None else "tensor"
     return {
         "name": value.name,
@@ -77,6 +81,7 @@ def _value(value: Value, states: set[ValueId]) -> dict[str, Any]:
         "dtype": value.dtype.label,
         "itemsize": value.dtype.itemsize,
         "shape": list(value.max_shape),
+        "formulas": formulas,
     }
 
 

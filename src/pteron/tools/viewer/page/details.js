@@ -79,13 +79,22 @@ function shapes(pane, args, go) {
   }), { class: "shapes" });
 }
 
+/** The sizes as formulas of the inputs' sizes; nothing if they never change. */
+function formulaText({ formulas, shape }) {
+  const texts = (formulas ?? []).map((formula, d) => formula ?? (shape ? `≤${shape[d]}` : "?"));
+  return texts.some((text, d) => text !== String(shape?.[d])) ? `[${texts.join(", ")}]` : "";
+}
+
 function shapeCell(argument, value) {
-  if (argument.shape === undefined) return [`${argument.number}`];
-  const dims = argument.shape.map((size, d) => (size === value.shape[d] ? String(size)
-    : el("span", { class: "small", title: `at most ${value.shape[d]}` }, String(size))));
+  const formula = (d) => value.formulas[d] ?? "no formula";
+  if (argument.shape === undefined) return [el("span", { title: formula(0) }, `${argument.number}`)];
+  const varies = (d) => formula(d) !== String(value.shape[d]);
+  const dims = argument.shape.map((size, d) => (size === value.shape[d] && !varies(d) ? String(size)
+    : el("span", { class: size === value.shape[d] ? "" : "small", title: `${formula(d)}, at most ${value.shape[d]}` }, String(size))));
   const joined = dims.flatMap((dim, d) => (d ? ["×", dim] : [dim]));
-  const isSmaller = shapeText(argument.shape) !== shapeText(value.shape);
-  return [...(joined.length ? joined : ["scalar"]), ` ${argument.dtype}`, isSmaller ? el("span", { class: "max" }, ` of ${shapeText(value.shape)}`) : ""];
+  const isSmaller = shapeText(argument.shape) !== shapeText(value.shape), formulas = formulaText(value);
+  return [...(joined.length ? joined : ["scalar"]), ` ${argument.dtype}`, isSmaller ? el("span", { class: "max" }, ` of ${shapeText(value.shape)}`) : "",
+    formulas ? el("div", { class: "max" }, formulas) : ""];
 }
 
 /** Where a value comes from or goes to, and its numbers. */
@@ -157,7 +166,8 @@ function portParts(pane, item, go) {
   say(`${item.kind} ${item.name}`);
   return [
     part("", el("h3", {}, item.name), el("p", { class: "where" }, `${item.kind} of ${pane.method}`)),
-    part("Shape", el("p", { class: "value" }, `${port.dtype} ${pane.shapeOf(port.value)} of ${pane.shapeOf(port.value, true)}`)),
+    part("Shape", el("p", { class: "value" }, `${port.dtype} ${pane.shapeOf(port.value)} of ${pane.shapeOf(port.value, true)}`),
+      el("p", { class: "max" }, port.value === null ? "" : formulaText(pane.model.graph.values[port.value]))),
     part(item.kind === "input" ? "Read by" : "Written by", el("ul", { class: "sources" }, [...new Set(links.map((l) => l.item))].map((other) =>
       el("li", {}, el("button", { type: "button", class: "link-button", onclick: () => go(other) }, other.kind === "node" ? `${shortName(other.node.operator)}, node ${other.index}` : other.name))))),
     found ? part("Values", ...facts(found), tensorPanel((wanted) => ask("tensor", pane.question({ value: port.value, ...wanted })))) : null,
