@@ -15,9 +15,10 @@ from pteron.api.method_info import IOInfo, Memory, describe
 from pteron.compiler.ir.live import Live
 from pteron.compiler.ir.sizes import FreeSize
 from pteron.compiler.ir.values import Port, SymInt, Tensor, ValueId
-from pteron.compiler.plan.dynamic import find_sizes, refusal
+from pteron.compiler.plan.dynamic import find_sizes
 from pteron.compiler.plan.method_sizes import method_sizes
 from pteron.compiler.plan.preplan import preplan
+from pteron.compiler.plan.size_errors import why_static
 from pteron.compiler.plan.sweep import LiveGraph
 from pteron.engine.arrays import AsGiven, host
 from pteron.engine.call import AS_IT_IS, Call, Calls
@@ -412,7 +413,8 @@ class Method:
             dim: The number of the dimension, from 0.
 
         Returns:
-            The error of the node that refuses a smaller size. None if the dimension is dynamic.
+            The error of the node that refuses a smaller size, the line of the module that it comes from, if
+            the file has it, and what would help. None if the dimension is dynamic.
         """
         port = next((p for p in self.graph.inputs if p.name == name and isinstance(p.value, Tensor)), None)
         if port is None or not 0 <= dim < len(port.max_shape):
@@ -420,8 +422,7 @@ class Method:
         if not port.resizable:
             return "the program was exported with a static shape: export it with dynamic_shapes"
         with self.device.lock:
-            error = refusal(self._live, port, dim)
-        return None if error is None else str(error)
+            return why_static(self._live, port, dim)
 
     @property
     def memory(self) -> Memory:

@@ -25,13 +25,20 @@ class Inlining:
     """Inlines one call of the Vulkan delegate."""
 
     def __init__(
-        self, lowering: Lowering, delegate: vulkan.VkDelegate, call: schema.DelegateCall, name: str
+        self,
+        lowering: Lowering,
+        delegate: vulkan.VkDelegate,
+        call: schema.DelegateCall,
+        name: str,
+        lines: Sequence[str],
     ) -> None:
+        """lines: for each operator, the line that it comes from, as a part of its origin."""
         self.lowering = lowering
         self.delegate = delegate
         self.graph = delegate.graph
         self.call = call
         self.name = name
+        self._lines = lines
         self._values: dict[int, Arg] = {}
         self._long: set[int] = set()  # tensors that are int64 in the model
         self._prepacked = {call.args[-1] for call in self.graph.chain if call.name == PREPACK and call.args}
@@ -48,7 +55,7 @@ class Inlining:
             raise FormatError(f"{self.name}: {len(outputs)} outputs, but the call takes {len(results)}")
         later = self._bind_outputs(outputs[surplus:], results)
         for number, call in enumerate(self.graph.chain):
-            self._operator(call, f"{self.name}, operator {number}")
+            self._operator(call, f"{self.name}, operator {number}{self._lines[number]}")
         for source, target in later:
             self._node(CAST, [self._value(source), target], "result")
         for value in outputs[:surplus]:

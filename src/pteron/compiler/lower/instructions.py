@@ -40,6 +40,7 @@ from pteron.compiler.lower.foreign_backends import refusal
 from pteron.compiler.lower.narrowing import narrow_integers
 from pteron.compiler.lower.plan_values import PlanValues, host_type
 from pteron.compiler.lower.quantized_kernels import mixed_product, quantized_sum
+from pteron.compiler.lower.source_lines import SourceLines
 from pteron.errors import FormatError, UnsupportedError
 from pteron.pte import schema, vulkan
 from pteron.pte.bytesource import ByteSource, Region
@@ -112,12 +113,14 @@ class Lowering(PlanValues):
         self._followed: set[int] = set()  # nodes between an input and its element that the host knows
         self._delegates: dict[int, AnyDelegate | None] = {}
         self._instructions: Sequence[schema.Instruction] = ()
+        self._lines = SourceLines(schema.Chain())
 
     def run(self) -> None:
         graph = self.graph
         graph.inputs = [self._input(n, index) for n, index in enumerate(self.plan.inputs)]
         for chain in self.plan.chains:
             self._instructions = chain.instructions
+            self._lines = SourceLines(chain)
             self._find_buffers()
             try:
                 self.run_blocks(control.parse(chain.instructions, self.plan.values))
@@ -246,9 +249,7 @@ class Lowering(PlanValues):
             try:
                 match block:
                     case control.PlainInstruction():
-                        self._instruction(
-                            self._instructions[block.number].instr_args, f"instruction {block.number}"
-                        )
+                        self._instruction(self._instructions[block.number].instr_args, block.number)
                     case control.Branch():
                         control.lower_branch(self, block)
                     case control.Loop():
@@ -264,22 +265,23 @@ class Lowering(PlanValues):
             return self._kernel(call) if isinstance(call, schema.KernelCall) else type(call).__name__
         return type(block).__name__.lower()
 
-    def _instruction(self, call: object, where: str) -> None:
+    def _instruction(self, call: object, number: int) -> None:
         match call:
             case schema.DelegateCall():
-                self._delegate_call(call, where)
+                self._delegate_call(call, number)
             case schema.KernelCall():
-                self._kernel_call(call, where)
+                self._kernel_call(call, f"instruction {number}{self._lines.of(number)}")
             case schema.MoveCall():
                 self.bindings.values[call.move_to] = self.read(call.move_from)
                 self.bindings.written.add(call.move_to)
             case schema.FreeCall():
                 pass  # memory is planned for the whole method, so nothing is freed
 
-    def _delegate_call(self, call: schema.DelegateCall, where: str) -> None:
+    def _delegate_call(self, call: schema.DelegateCall, number: int) -> None:
         opened, name = self._open(call.delegate_index), f"delegate {call.delegate_index}"
         if isinstance(opened, vulkan.VkDelegate):
-            Inlining(self, opened, call, name).run()
+            lines = self._lines.in_delegate(number, len(opened.graph.chain))
+            Inlining(self, opened, call, name, lines).run()
         elif opened is not None:
             from pteron.compiler.lower.xnnpack_quantized import QuantizedInlining
 
@@ -287,7 +289,7 @@ class Lowering(PlanValues):
         else:
             backend = self.plan.delegates[call.delegate_index].id
             shapes = [str(list(self._plan_tensor(index).sizes)) for index in self._tensors_among(call.args)]
-            place = f"{name} at {where}, with the tensors {', '.join(shapes)}"
+            place = f"{name} at instruction {number}, with the tensors {', '.join(shapes)}"
             self.problem(f"delegate for {backend}", place, refusal(backend))
 
     def _open(self, index: int) -> AnyDelegate | None:

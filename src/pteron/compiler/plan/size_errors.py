@@ -33,24 +33,60 @@ def explained(error: InputError, live: LiveGraph, changes: Mapping[ValueId, Live
     return InputError(str(error))
 
 
+def why_static(live: LiveGraph, port: Port, dim: int) -> str | None:
+    """Which node refuses a smaller size, where it comes from, and what would help. None: it is dynamic."""
+    reason = refusal(live, port, dim)
+    if reason is None or dim in port.pinned:
+        return None if reason is None else str(reason)
+    node = _node(reason)
+    place = "" if node is None else f" ({node.origin})"
+    return f"{reason}{place}. {_help(node, port, dim)}"
+
+
 def _fixed(port: Port, dim: int, size: int, reason: InputError, error: InputError) -> str:
     """reason: of the node that fixes the size. error: of this call, which another node may have refused."""
-    most = port.max_shape[dim]
-    node = reason.node if isinstance(reason, RefusedByNode) else None
+    most, node = port.max_shape[dim], _node(reason)
     if isinstance(error, RefusedByNode) and error.node is node:
         reason = error
-    told = f"{port.name}: dimension {dim} is {size}, but the program runs only at {most}. "
-    if node is not None and _has_weights(node, most):
-        return f"{told}Weights have this size, so no export can change it. The first node with such: {reason}"
+    fixed = (
+        "" if node is not None and _has_weights(node, most) else "The exporter made this size a constant. "
+    )
+    place = "" if node is None else f" ({node.origin})"
     return (
-        f"{told}The exporter made this size a constant. The first node that refuses another size: {reason}. "
-        f"Export the model again, with dimension {dim} of {port.name} in dynamic_shapes"
+        f"{port.name}: dimension {dim} is {size}, but the program runs only at {most}. {fixed}"
+        f"The first node that refuses another size: {reason}{place}. {_help(node, port, dim)}"
+    )
+
+
+def _node(reason: InputError) -> Node | None:
+    """The node that refuses a size."""
+    found = reason if isinstance(reason, RefusedByNode) else reason.__cause__
+    return found.node if isinstance(found, RefusedByNode) else None
+
+
+def _help(node: Node | None, port: Port, dim: int) -> str:
+    """The change of the module or of the export that would make a size dynamic."""
+    size = port.max_shape[dim]
+    if node is not None and _has_weights(node, size):
+        return f"Its weights have the size {size}, so no export can change it"
+    again = f"Export the model again, with dimension {dim} of {port.name} in dynamic_shapes"
+    if node is None or size < 2 or size not in _numbers(node):
+        return again
+    return (
+        f"Its arguments have the number {size}: write {port.name}.shape[{dim}] or -1 in the module. {again}"
     )
 
 
 def _has_weights(node: Node, size: int) -> bool:
     """Whether a node reads constants with a dimension of this size."""
     return any(isinstance(v, Tensor) and v.constant is not None and size in v.max_shape for v in node.reads)
+
+
+def _numbers(node: Node) -> set[int]:
+    """The numbers among the arguments of a node, and of those that it replaces."""
+    lists = [node.args, *(arg for arg in node.args if isinstance(arg, tuple))]
+    own = {arg for args in lists for arg in args if isinstance(arg, int)}
+    return own.union(*map(_numbers, node.replaces))
 
 
 class _GivenSize:

@@ -38,6 +38,7 @@ from pteron.tools.exporter.operators import edge_config, refuse_unknown_operator
 from pteron.tools.exporter.partitioner import Partitioner, Reasons
 from pteron.tools.exporter.size_bounds import bound_sizes, bounds_stay, changed_bounds, upper_bounds
 from pteron.tools.exporter.size_relations import stored_sizes
+from pteron.tools.exporter.source_lines import lines_stay
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,8 @@ def _attempt(
         ]
         shapes = {name: source.dynamic_shapes for name, source in sources.items()}
         try:
-            made = _lower_programs(programs, shapes, options, constant_methods, etrecord, checked)
+            with lines_stay():
+                made = _lower_programs(programs, shapes, options, constant_methods, etrecord, checked)
         except SpecViolationError as error:
             for program in programs.values():
                 refuse_written_parameters(program.run_decompositions({}))
