@@ -1,7 +1,7 @@
 """The lines of the user's module that operators come from, where the file has them.
 
-They are frames in `Chain.stacktrace`: for an instruction, those of its call, the innermost last. For a call of
-a delegate, `pteron.export` stores one frame for each of its operators.
+They are frames in `Chain.stacktrace`: for an instruction, those of its call, the innermost last. For a call
+of a delegate, `pteron.export` stores one frame for each of its operators.
 """
 
 from __future__ import annotations

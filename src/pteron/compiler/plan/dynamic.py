@@ -210,9 +210,9 @@ def refusal(live: LiveGraph, port: Port, dim: int) -> InputError | None:
     if port.sizes is not None and isinstance(port.sizes[dim], int):
         most = port.max_shape[dim]
         why = "" if first is None else f". The first node that refuses another size: {first}"
-        error = InputError(f"{port.name}[{dim}] was exported as the constant {most}{why}")
-        error.__cause__ = first
-        return error
+        fixed = InputError(f"{port.name}[{dim}] was exported as the constant {most}{why}")
+        fixed.__cause__ = first
+        return fixed
     return first
 
 
