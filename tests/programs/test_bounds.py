@@ -78,7 +78,7 @@ def test_a_pinned_size_is_a_constant(file: Path, device: Device) -> None:
         assert [str(info) for info in method.inputs] == [
             "x: float32[6, 4]",
             "y: float32[3, 4]",
-            "z: float32[3..8, 4]",
+            "z: float32[3 <= rows <= 8, 4]",
         ]
         check(method, (3, 8), (3, 3))
         with pytest.raises(pteron.InputError, match=r"x\[0\] must be 6, not 4: it was pinned at load"):

@@ -105,8 +105,9 @@ def test_hints_are_in_the_terms_of_the_caller(program: pteron.Program, wrong: An
 
 
 def test_inputs_have_the_names_of_the_arguments(program: pteron.Program, scorer: Scorer) -> None:
-    assert "(x: float32[n <= 6, 8], mask: float32[n, 1]) -> scores: float32[n, 4], best: int64[n]" in repr(
-        program.method()
+    assert (
+        "(x: float32[rows <= 6, 8], mask: float32[rows, 1]) -> scores: float32[rows, 4], best: int64[rows]"
+        in repr(program.method())
     )
     x, mask = torch.randn(4, 8), torch.rand(4, 1)
     for scores, _ in (program(mask=mask, x=x), program(x, mask=mask)):
@@ -183,8 +184,8 @@ def test_notebooks_show_tables(program: pteron.Program, path: Path) -> None:
     inputs = np.ones((3, 8), np.float32), np.ones((3, 1), np.float32)
     method(*inputs)
     assert "[3, 8]" in Cells(method.live_shapes._repr_html_()).texts  # type: ignore[attr-defined]
-    assert "x: float32[n <= 6, 8]" in Cells(method._repr_html_()).texts
-    assert "x: float32[n <= 6, 8]" in Cells(program._repr_html_()).texts
+    assert "x: float32[rows <= 6, 8]" in Cells(method._repr_html_()).texts
+    assert "x: float32[rows <= 6, 8]" in Cells(program._repr_html_()).texts
     profile = pteron.profile(method, inputs, repeat=1)
     assert {node.op for node in profile.nodes} <= set(Cells(profile._repr_html_()).texts)
     assert "can run" in Cells(pteron.check(path)._repr_html_()).texts[0]

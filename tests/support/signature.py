@@ -39,7 +39,7 @@ def wrong_sizes(live: LiveGraph, count: int = 8, seed: int = 0) -> Iterator[str]
             for value, sizes in found.inputs.items()
         }
         for symint, name in given_integers(live, taken):
-            shapes[symint.id] = names[name] = numbers.choice((0, 1, 3))
+            shapes[symint.id] = names.setdefault(name, numbers.choice((0, 1, 3)))
         try:
             after = live.preview(shapes)
         except InputError:

@@ -9,14 +9,15 @@ its own, whose value at each point is known.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from pteron.compiler.ir.checks import OpError
 from pteron.compiler.ir.formula import Formula, as_formula
-from pteron.compiler.ir.live import Live, LiveTensor
-from pteron.compiler.ir.values import Node, Tensor, Value, ValueId
+from pteron.compiler.ir.live import Live
+from pteron.compiler.ir.values import Node, Tensor, ValueId
 from pteron.compiler.plan.dependencies import planning_values
+from pteron.compiler.plan.node_plan import NodePlan
 from pteron.compiler.plan.sweep import LiveGraph
 from pteron.compiler.plan.traced import Path, Traced, formula_of
 
@@ -28,14 +29,18 @@ Sized: TypeAlias = tuple[Formula, ...]  # the sizes of a tensor, or an integer
 class RuleRun:
     """What a rule gives at the points where its comparisons give the same answers."""
 
-    points: list[Point]
-    results: list[Sized]  # of its outputs; empty: it refuses
+    path: Path
+    plan: NodePlan | None  # its numbers are traced; None: the rule refuses
+    refusal: str = ""
+    results: list[Sized] = field(default_factory=list)  # the sizes and integers of the outputs, in order
+    points: list[Point] = field(default_factory=list)
 
 
 class Formulas:
     """The formulas of a graph's values.
 
     values: by value, the sizes of a tensor, or one formula of an integer.
+    runs: for each node, the node whose rule was run, and the runs. Nodes of one form share them.
     points: those of the given points that no rule refuses.
     """
 
@@ -45,8 +50,9 @@ class Formulas:
             tuple(map(as_formula, value.max_shape)) if isinstance(value, Tensor) else ()
             for value in live.graph.values
         ]
+        self.runs: list[tuple[Node, list[RuleRun]]] = []
         self._live = live
-        self._known: dict[Any, list[Sized]] = {}
+        self._known: dict[Any, tuple[tuple[Node, list[RuleRun]], list[Sized]]] = {}
         self._own_names = 0
         for value, sizes in inputs.items():
             self.values[value] = sizes
@@ -54,42 +60,42 @@ class Formulas:
             self._derive(node)
 
     def _derive(self, node: Node) -> None:
-        """Set the formulas of a node's outputs. Nodes of one form that read equal formulas share them."""
+        """Run the rule of a node. Nodes of one form that read equal formulas share what it gives."""
         read = tuple(self.values[value] for value in planning_values(node))
         key = self._live.form(node.index), read
         if key not in self._known:
             varies = any(size.constant is None for sizes in read for size in sizes)
-            self._known[key] = self._combined(
-                node, self._runs(node, self.points if varies else self.points[:1])
-            )
-        for value, sizes in zip(node.writes, self._known[key], strict=True):
+            runs = self._run(node, self.points if varies else self.points[:1])
+            self._known[key] = (node, runs), self._combined(node, [run for run in runs if run.plan])
+        shared, made = self._known[key]
+        self.runs.append(shared)
+        for value, sizes in zip(node.writes, made, strict=True):
             self.values[value.id] = sizes
 
-    def _runs(self, node: Node, left: list[Point]) -> list[RuleRun]:
+    def _run(self, node: Node, left: list[Point]) -> list[RuleRun]:
         runs = []
         while left:
-            path = Path()
-            try:
-                results = self._results(node, left[0], path)
-            except OpError:
-                results = []
-            inside = [path.holds(point) for point in left]
-            runs.append(RuleRun([p for p, is_in in zip(left, inside, strict=True) if is_in], results))
-            left = [p for p, is_in in zip(left, inside, strict=True) if not is_in]
-        refused = [id(point) for run in runs if not run.results for point in run.points]
+            run = self._run_at(node, left[0])
+            runs.append(run)
+            inside = [run.path.holds(point) for point in left]
+            run.points = [point for point, is_in in zip(left, inside, strict=True) if is_in]
+            left = [point for point, is_in in zip(left, inside, strict=True) if not is_in]
+        refused = {id(point) for run in runs if not run.plan for point in run.points}
         if refused:
             self.points = [point for point in self.points if id(point) not in refused]
-        return [run for run in runs if run.results or not node.writes]
+        return runs
 
-    def _results(self, node: Node, point: Point, path: Path) -> list[Sized]:
-        current: dict[ValueId, Live] = {}
+    def _run_at(self, node: Node, point: Point) -> RuleRun:
+        path, current = Path(), dict[ValueId, Live]()
         for value in (*node.reads, *node.writes, *([node.when] if node.when else [])):
             sizes = tuple(_traced(size, point, path) for size in self.values[value.id])
             current[value.id] = sizes if isinstance(value, Tensor) else sizes[0] if sizes else None
-        if node.when is not None and current[node.when.id] == 0:
-            return [_skipped(value) for value in node.writes]
-        outputs = self._live.evaluate(node, current).outputs
-        return [_sizes(outputs[value.id]) for value in node.writes]
+        try:
+            plan = self._live.plan_at(node, current)
+        except OpError as error:
+            return RuleRun(path, None, str(error))
+        results = dict(plan.results)
+        return RuleRun(path, plan, results=[_sizes(results[value.id]) for value in node.writes])
 
     def _combined(self, node: Node, runs: Sequence[RuleRun]) -> list[Sized]:
         """One formula for each size of the outputs."""
@@ -123,12 +129,8 @@ def _traced(formula: Formula, point: Point, path: Path) -> Any:
     return Traced(number, formula, path) if isinstance(number, int) else path.fixed(formula, number)
 
 
-def _sizes(output: Any) -> Sized:
-    return tuple(map(formula_of, output.shape if isinstance(output, LiveTensor) else [output.value]))
-
-
-def _skipped(value: Value) -> Sized:
-    return tuple(map(as_formula, value.max_shape if isinstance(value, Tensor) else (0,)))
+def _sizes(live: Live) -> Sized:
+    return tuple(map(formula_of, live if isinstance(live, tuple) else [live]))
 
 
 def _agree(one: Formula, other: Formula, points: Sequence[Point]) -> bool:

@@ -142,7 +142,7 @@ class LiveGraph:
                     routes = self._probe(node)
                     plan = None if unknown else skipped(node)
                 else:
-                    plan, routes = self._apply_rule(node)
+                    plan, routes = self._apply_rule(node, self.current)
             except OpError as error:
                 refused.append(Problem(node.name, f"node {node.index}, {node.origin}", str(error)))
             self.routes.append(routes)
@@ -163,7 +163,7 @@ class LiveGraph:
         for seed in (0, 1):
             try:
                 with unchecked():
-                    return self._apply_rule(node, seed=seed)[1]
+                    return self._apply_rule(node, self.current, seed)[1]
             except OpError as reason:
                 error = reason
         raise OpError(f"cannot be planned before a call gives its integers: {error}")
@@ -334,7 +334,7 @@ class LiveGraph:
         if twin is not None:
             other, plan = twin
             return plan.for_twin(dict(zip(other.ids, signature.values, strict=True)))
-        plan, _ = self._apply_rule(node)
+        plan, _ = self._apply_rule(node, self.current)
         if len(self._twins) >= REMEMBERED_PLANS:
             self._twins.clear()
         self._twins[(signature.form, *key)] = signature, plan
@@ -374,13 +374,21 @@ class LiveGraph:
         """All routes of a node at the live shape, in the order of its rule, also those of other devices."""
         return self.evaluate(node, self.current).routes
 
-    def _apply_rule(self, node: Node, seed: int | None = None) -> tuple[NodePlan, list[Route]]:
+    def plan_at(self, node: Node, current: Values) -> NodePlan:
+        """A node's plan where values have these live shapes. Nothing changes. Raises OpError."""
+        if node.when is not None and current[node.when.id] == 0:
+            return skipped(node)
+        return self._apply_rule(node, current)[0]
+
+    def _apply_rule(
+        self, node: Node, current: Values, seed: int | None = None
+    ) -> tuple[NodePlan, list[Route]]:
         """A node's plan and usable routes.
 
         seed: the value of unknown SymInts; outputs then stay at their largest shape.
         """
         self.visits += 1
-        found = self.evaluate(node, self.current, seed)
+        found = self.evaluate(node, current, seed)
         runnable = runnable_routes(found.routes, self.features, self.wrong)
         if self._building and len(runnable) > 1:
             self.contested.add(route_key(node))

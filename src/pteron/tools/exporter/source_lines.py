@@ -46,25 +46,36 @@ def lines_stay() -> Iterator[None]:
         return serialized
 
     def emit(before: Any) -> Any:
+        def emitted(emitter: Any, node: Node) -> Any:
+            result = before(emitter, node)
+            chain = emitter.chain
+            chain.stacktrace = chain.stacktrace or []
+            for _ in chain.instructions[len(chain.stacktrace) :]:
+                chain.stacktrace.append(FrameList([_frame(node)]))
+            return result
+
+        return emitted
+
+    def emit_delegate(before: Any) -> Any:
         def noted(emitter: Any, number: int, target: Any, lowered: Any = None) -> None:
             before(emitter, number, target, lowered)
-            frames = emitter.chain.stacktrace = emitter.chain.stacktrace or []
-            frames += [FrameList([]) for _ in range(number + 1 - len(frames))]
-            own = [_frame(emitter.node)] if lowered is None else of_delegates.get(lowered.processed_bytes)
-            frames[number] = FrameList(own or [])
+            if lowered is not None and len(emitter.chain.stacktrace) == number:
+                emitter.chain.stacktrace.append(FrameList(of_delegates.get(lowered.processed_bytes, [])))
 
         return noted
 
     with (
         replaced(VkGraphBuilder, "process_call_function_node", build),
         replaced(vulkan_preprocess, "serialize_vulkan_graph", serialize),
-        replaced(_Emitter, "_add_debug_handle", emit),
+        replaced(_Emitter, "run_node", emit),
+        replaced(_Emitter, "_add_debug_handle", emit_delegate),
     ):
         yield
 
 
 def _frame(node: Node) -> Frame:
     """The last line outside of torch. Without one, a frame without a file."""
-    frames = [f for f in FRAME.findall(node.meta.get("stack_trace") or "") if not f[0].startswith(TORCH)]
+    found = FRAME.findall(node.meta.get("stack_trace") or "")
+    frames = [frame for frame in found if not frame[0].startswith((TORCH, "torch/"))]
     file, line, function = frames[-1] if frames else ("", 0, "")
     return Frame("/".join(Path(file).parts[-2:]), int(line), function, "")
