@@ -33,7 +33,7 @@ class _Files(SimpleHTTPRequestHandler):
 def measure(program: Path) -> dict[str, object]:
     runtime = Path(str(files("pteron.web"))) / "runtime" / "pteron.js"
     with tempfile.TemporaryDirectory() as folder:
-        write_program(program, Path(folder), variants=["gpu"], live=[1], kv_dtype="f16")
+        write_program(program, Path(folder), variants=["gpu"], kv_dtype="f16")
         with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Files, directory=folder)) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             address = f"http://127.0.0.1:{server.server_port}/"

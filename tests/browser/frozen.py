@@ -55,29 +55,11 @@ def write_page(folder: Path) -> None:
     shutil.copytree(RUNTIME, folder / "runtime", dirs_exist_ok=True)
 
 
-def freeze_recording(recording: Recording, folder: Path, only_recorded: bool, **options: Any) -> None:
-    """The frozen program of a recording, with the recorded calls beside it.
-
-    only_recorded: freeze only the sizes of these calls, for programs that accept too many others.
-    """
-    if only_recorded:
-        options["live"] = recorded_sizes(recording)
+def freeze_recording(recording: Recording, folder: Path, **options: Any) -> None:
+    """The frozen program of a recording, with the recorded calls beside it."""
     write_program(recording.program, folder, **options)
     for file in [recording.folder / CALLS, *recording.folder.glob("call*.bin")]:
         shutil.copy(file, folder)
-
-
-def recorded_sizes(recording: Recording) -> dict[str, list[set[int]]]:
-    """The sizes of each dimension of each input in the calls, and the values of integers."""
-
-    def sizes(value: Any) -> tuple[int, ...]:
-        return (value,) if isinstance(value, int) else value.shape
-
-    inputs = zip(*(call.inputs for call in recording.calls), strict=True)
-    return {
-        f"input{number}": [set(column) for column in zip(*map(sizes, values), strict=True)]
-        for number, values in enumerate(inputs)
-    }
 
 
 def outputs_of(call: Any, like: Any) -> list[Any]:

@@ -18,9 +18,6 @@ from tests.support.compare import disagreements
 
 pytestmark = pytest.mark.browser
 
-# Every dimension of these programs may have any size: too many live shapes to freeze all of them in a test.
-ANY_SIZE = {"residual", "residual_growing", "residual_undelegated", "zero_length", "batched_matmul"}
-ANY_SIZE |= {"size_as_input", "size_as_input_undelegated"}
 # These kernels for GPUs take the software adapter of the browser seconds to compile.
 SLOW_ON_THE_CPU = {"linear_q4", "gated_mlp_q4", "batch_and_length", "plain_attention", "position_by_size"}
 
@@ -52,14 +49,14 @@ def test_results_equal_torch_at_every_live_shape(
     """Most run with the kernels of a GPU, some with those of a software adapter."""
     recording = recorded(case.name)
     variant = "software" if case.name in SLOW_ON_THE_CPU or CASES.index(case) % 5 == 0 else "gpu"
-    freeze_recording(recording, folder / case.name, case.name in ANY_SIZE, variants=[variant])
+    freeze_recording(recording, folder / case.name, variants=[variant])
     check(page, case.name, recording, variant)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_equals_torch_at_every_live_shape(name: str, page: Any, folder: Path, once: Once) -> None:
     recording = Recording(once(f"pages/{name}", lambda folder: record_model(name, folder)))
-    freeze_recording(recording, folder / name, True, variants=["software"])
+    freeze_recording(recording, folder / name, variants=["software"])
     check(page, name, recording, "software")
 
 

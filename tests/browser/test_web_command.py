@@ -16,7 +16,7 @@ from tests.support import DATA
 
 def test_the_site_is_served_until_it_is_interrupted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pteron", "web", str(DATA / "dyn_rms.pte"), str(tmp_path)]
-    options = ["--serve", "--port", "0", "--variant", "gpu", "--live", "1|7"]
+    options = ["--serve", "--port", "0", "--variant", "gpu"]
     # The "browser" only writes the address that it should open.
     environment = os.environ | {"BROWSER": "echo opened %s"}
     with subprocess.Popen(

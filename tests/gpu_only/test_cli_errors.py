@@ -30,10 +30,6 @@ MISTAKES = [
     (["profile", PROGRAM, "--repeat", "0"], 2, "--repeat"),
     (["tune", "{tmp}/missing.pte"], 1, "No such file or directory"),
     (["doctor", "--device", "no such adapter"], 1, "no GPU adapter matches"),
-    (["web", PROGRAM, "{tmp}/site", "--live", "0-"], 2, "'0-' is not a size, a range such as 1-16"),
-    (["web", PROGRAM, "{tmp}/site", "--live", "9-3"], 2, "'9-3' is not a size"),
-    (["web", PROGRAM, "{tmp}/site", "--live", "x=1"], 1, "--live names x, but the inputs are input0"),
-    (["web", PROGRAM, "{tmp}/site", "--live", "input0=1"], 1, "1 lists of sizes, but input0 needs 4"),
 ]
 
 # The model is missing, too. So the message shows that the output is looked at first.

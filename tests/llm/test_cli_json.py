@@ -29,7 +29,7 @@ CALLS = {
     "devices": ("", "driver"),
     "doctor": ("", "adapters"),
     "map": ("{data}/emb_dyn.pte {tmp}/rows.csv {tmp}/out.csv -c input0=number", "bad_rows"),
-    "web": ("{data}/dyn_rms.pte {tmp}/site --live 1 --variant software", "folder"),
+    "web": ("{data}/dyn_rms.pte {tmp}/site --variant software", "folder"),
     "export": ("{tmp}/factory.py:make {tmp}/exported.pte --no-partition", "ok"),
     "embed": ("{data}/embedder_one_text.pte hello", "embedding"),
     "convert": ("{models}/tiny.gguf {tmp}/tiny.pte", "parameters"),

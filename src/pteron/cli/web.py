@@ -6,21 +6,18 @@ import webbrowser
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from pteron._util.distinct_files import refuse_inputs
 from pteron.cli import common, language
-from pteron.cli.arguments import parse_bounds, split_name
+from pteron.cli.arguments import parse_bounds
 from pteron.cli.language import convert_if_needed, fetch_model
 from pteron.cli.output_places import prepare_folder
 from pteron.cli.progress import progress_console
 from pteron.cli.terminal import print_json
-
-if TYPE_CHECKING:
-    from pteron.web.live_points import Stated
 
 
 def web(
@@ -32,15 +29,6 @@ def web(
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0: any.")
     ] = 8000,
-    live: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--live",
-            metavar="SIZES|NAME=SIZES,...",
-            help="The live sizes to freeze: 1-16|32 for all dynamic dimensions, or input0=1,1-128,64 for "
-            "each dimension of an input. Default: all.",
-        ),
-    ] = None,
     chat: Annotated[
         bool | None,
         typer.Option("--chat/--no-chat", help="A chat page. Default: if the model has a tokenizer."),
@@ -75,7 +63,6 @@ def web(
         name=name or source.stem,
         chat=(tokenizer is not None or is_language_model(file)) if chat is None else chat,
         method=method,
-        live=_stated(live or []),
         variants=variants or ALL,
         data_path=data or (),
         tokenizer=tokenizer,
@@ -92,40 +79,6 @@ def web(
         say.print(Text(f"{folder}: {size}. Any web server can serve it, over https or on localhost."))
     if serve:
         serve_folder(folder, port, say)
-
-
-def _stated(texts: list[str]) -> Stated | None:
-    """The sizes of `--live`, by input name or for all inputs."""
-    if not texts:
-        return None
-    named: dict[str, Any] = {}
-    for text in texts:
-        name, value = split_name(text)
-        if name is None:
-            if len(texts) > 1:
-                raise typer.BadParameter(
-                    f"--live {text}: give it once, or with the name of an input each time"
-                )
-            return _sizes(value)
-        named[name] = [_sizes(part) for part in value.split(",")]
-    return named
-
-
-def _sizes(text: str) -> set[int]:
-    """Parse `1-16|32`."""
-    found: set[int] = set()
-    for part in text.split("|"):
-        bounds = part.strip().split("-")
-        if (
-            len(bounds) > 2
-            or not all(bound.isdecimal() for bound in bounds)
-            or int(bounds[0]) > int(bounds[-1])
-        ):
-            raise typer.BadParameter(
-                f"{text!r} is not a size, a range such as 1-16, or a list such as 1|8|16"
-            )
-        found.update(range(int(bounds[0]), int(bounds[-1]) + 1))
-    return found
 
 
 class _Files(SimpleHTTPRequestHandler):

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from pteron._util.progress import Progress
 from pteron.compiler.ir.dispatch import SOFTWARE, WIDE, Dispatch, Grid, Number, Scratch
 from pteron.compiler.ir.live import LiveInt, LiveTensor
-from pteron.compiler.ir.values import Graph, Tensor
+from pteron.compiler.ir.values import Graph, Node, Tensor
 from pteron.compiler.ops import kernel as kernels
 from pteron.compiler.plan.deferred_routes import RouteKey, needed_first
 from pteron.compiler.plan.fixed_nodes import fixed_nodes
@@ -355,6 +355,10 @@ class Executor:
                 for number, d in enumerate(plan.dispatches)
             ]
         return launches
+
+    def sites_of(self, node: Node, plan: NodePlan) -> list[Site]:
+        """The site of each dispatch of a plan."""
+        return [self._site_of[node.index, plan.route, number] for number in range(len(plan.dispatches))]
 
     def _pack(self, site: Site, dispatch: Dispatch) -> bytes:
         """The bytes of the parameters. Nodes with the same signature share their dispatches."""

@@ -1,25 +1,30 @@
-"""Freeze a method: everything that a browser needs to run it, with a plan for each live point.
+"""Freeze a method: everything that a browser needs to run it at any live shape.
 
-The engine runs on the recording device. Buffers, shader texts and bind groups are those of the load. A point
-adds the list of launches (site, parameters, grid), the shapes of the outputs, and the ranges that inputs must
-be in. Equal parameters and grids are stored once.
+The engine runs on the recording device. Buffers, shader texts and bind groups are those of the load. The rule
+of each node becomes a list of cases (`plan/formulas.py`): the conditions under which one holds, and its
+launches, whose parameters and grids are formulas of the sizes and integers of a call. Equal parts are stored
+once.
 """
 
 from __future__ import annotations
 
+import json
 import re
-import struct
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
-from pteron.compiler.ir.dispatch import Grid
+from pteron.compiler.ir.dispatch import Dispatch, Number
 from pteron.compiler.ir.dtypes import DType
-from pteron.compiler.ir.live import Live
-from pteron.compiler.ir.values import Port, SymInt, Tensor, ValueId
+from pteron.compiler.ir.formula import Formula
+from pteron.compiler.ir.values import Node, Port, SymInt, Tensor, Value, ValueId
+from pteron.compiler.ops.kernel import Kernel
 from pteron.compiler.plan.dynamic import find_sizes
+from pteron.compiler.plan.formulas import RuleRun
 from pteron.compiler.plan.input_uses import index_inputs, input_elements
+from pteron.compiler.plan.method_sizes import Domain
 from pteron.compiler.plan.sweep import LiveGraph
+from pteron.compiler.plan.traced import formula_of, number_of
 from pteron.engine.arrays.numpy_arrays import convert_constant
 from pteron.engine.devices.device import Buffer
 from pteron.engine.devices.recording import RecordedBuffer, RecordingDevice, Write
@@ -27,43 +32,31 @@ from pteron.engine.executor import Executor
 from pteron.engine.state import State
 from pteron.engine.weight_store import WeightStore
 from pteron.errors import UnsupportedError
-from pteron.web.live_points import Integers, Stated, live_points
+from pteron.web.frozen_numbers import FrozenNumbers, Interned
 
-FORMAT = 1
-T = TypeVar("T")
+FORMAT = 2
+# Rules are run for so many points. If sizes have more, a rule that needs a case for each value is refused.
+MOST_POINTS = 4096
+MOST_CASES = 64
+# Values of integers to try: the smallest, and those around which larger kernels take over.
+INTEGERS = sorted({-1, *range(65), *(2**power + near for power in range(7, 21) for near in (-1, 0, 1))})
 
 
 @dataclass(slots=True)
 class FrozenMethod:
-    """`header` describes the program. `launches`, `grids` and `params` are the numbers that it refers to."""
+    """`header` describes the program. It refers to the bytes of `params`."""
 
     header: dict[str, Any]
-    launches: list[int]  # of all points, one after another: (site, block of parameters, grid) each
-    grids: list[int]  # three for each grid
     params: bytes
     weights: list[list[Write]]  # the contents of each buffer that never changes
 
     def packed(self) -> tuple[dict[str, Any], list[bytes]]:
         """The header, and the binary sections."""
-        numbers = [struct.pack(f"<{len(part)}I", *part) for part in (self.launches, self.grids)]
-        return self.header, [*numbers, self.params]
+        return self.header, [self.params]
 
 
-@dataclass(slots=True)
-class Interned(Generic[T]):
-    """Numbers for things that occur often."""
-
-    numbers: dict[T, int] = field(default_factory=dict)
-
-    def number(self, thing: T) -> int:
-        return self.numbers.setdefault(thing, len(self.numbers))
-
-
-def freeze(live: LiveGraph, stated: Stated | None = None) -> FrozenMethod:
-    """Plan a method at all live points, or at those with the stated sizes, for the device that it is for.
-
-    Raises `UnsupportedError` for a program that needs too many plans.
-    """
+def freeze(live: LiveGraph) -> FrozenMethod:
+    """Find the cases of all rules, for the device that the method is planned for."""
     if live.graph.shared:
         raise UnsupportedError(
             f"the program cannot be frozen: method '{live.graph.name}' shares state with other methods, "
@@ -72,29 +65,38 @@ def freeze(live: LiveGraph, stated: Stated | None = None) -> FrozenMethod:
     device = RecordingDevice(live.features)
     executor = Executor(live, device, WeightStore(device, convert_constant))
     state = State(executor.states)
-    return _Freezer(live, device, executor, state).freeze(stated)
+    return _Freezer(live, device, executor, state).freeze()
 
 
 class _Freezer:
     def __init__(self, live: LiveGraph, device: RecordingDevice, executor: Executor, state: State) -> None:
         self.live, self.device, self.executor, self.state = live, device, executor, state
         self.graph = live.graph
-        self.dims = find_sizes(live).dims
-        self.integers = Integers.of(live)
+        self.found = find_sizes(live)
+        self.domain = Domain.of(live, self.found)
+        self.formulas = self.domain.derive(live, MOST_POINTS, INTEGERS)
         self.elements = {element.symint.id: element for element in input_elements(live)}
-        self.roots = [*self.integers.moving, *self.integers.planning]
-        self.root_numbers = {symint.id: number for number, symint in enumerate(self.roots)}
+        self.names = [*self.domain.sizes, *dict.fromkeys(self.domain.integers.values())]
+        self.numbers = FrozenNumbers(self.names)
         self.slots = executor.params.integer_slots
         self.indices = index_inputs(live)
         self.sites = {id(site): number for number, site in enumerate(executor.sites)}
-        self.blocks, self.grids, self.texts = Interned[bytes](), Interned[Grid](), Interned[str]()
-        self.launches: list[int] = []
+        self.blocks, self.plans, self.cases = Interned[bytes](), Interned[str](), Interned[str]()
+        self.texts = Interned[str]()
+        self.planning: set[str] = set(self.domain.sizes)
 
-    def freeze(self, stated: Stated | None) -> FrozenMethod:
-        points = [self._point(changes) for changes in live_points(self.live, self.integers, stated)]
+    def freeze(self) -> FrozenMethod:
+        nodes = [
+            self._node(node, *runs) for node, runs in zip(self.graph.nodes, self.formulas.runs, strict=True)
+        ]
+        derived = [
+            [slot, self.numbers.formula(self._integer(value))]
+            for value, slot in self.slots.items()
+            if self.formulas.values[value]
+        ]
         written = self._written()
         offsets, params = _joined(list(self.blocks.numbers))
-        pristine = {n: number_of(buffer) for n, buffer in self.executor.states.pristine.items()}
+        pristine = {n: number_of_buffer(buffer) for n, buffer in self.executor.states.pristine.items()}
         # Groups with buffers of the state are made here, and listed below.
         sites = [[site.slot, self.executor.group(site, self.state).id] for site in self.executor.sites]
         header = {
@@ -102,12 +104,13 @@ class _Freezer:
             "method": self.graph.name,
             "inputs": [self._input(port) for port in self.graph.inputs],
             "outputs": [self._output(port) for port in self.graph.outputs],
-            "integers": [self._integer(symint) for symint in self.roots],
+            "sizes": [self._size(name) for name in self.domain.sizes],
+            "integers": list(self._integers()),
             "buffers": [buffer.size for buffer in self.device.buffers],
             "weights": list(written),
-            "states": [[number_of(b), pristine.get(n)] for n, b in enumerate(self.state.buffers)],
-            "params": number_of(self.executor.params.buffer),
-            "staging": [number_of(buffer) for buffer in self.executor.staging.buffers],
+            "states": [[number_of_buffer(b), pristine.get(n)] for n, b in enumerate(self.state.buffers)],
+            "params": number_of_buffer(self.executor.params.buffer),
+            "staging": [number_of_buffer(buffer) for buffer in self.executor.staging.buffers],
             "constants": self.executor.params.constants,
             "pipelines": [
                 {"label": p.label, "bindings": p.kinds, "text": browser_text(p.source)}
@@ -117,85 +120,139 @@ class _Freezer:
             "sites": sites,
             "blocks": offsets,
             "texts": list(self.texts.numbers),
-            "points": points,
+            "plans": list(map(json.loads, self.plans.numbers)),
+            "cases": list(map(json.loads, self.cases.numbers)),
+            "nodes": nodes,
+            "derived": derived,
+            "quotients": self.numbers.quotients,
         }
-        grids = [size for grid in self.grids.numbers for size in grid]
-        return FrozenMethod(header, self.launches, grids, params, list(written.values()))
+        return FrozenMethod(header, params, list(written.values()))
 
-    # -- a point ----------------------------------------------------------------------------------
+    # -- the cases of a node ------------------------------------------------------------------------
 
-    def _point(self, changes: dict[ValueId, Live]) -> dict[str, Any]:
-        """The current plan. `at`: the sizes of all dynamic dimensions, and the integers that plan."""
-        live = self.live.current
-        first = len(self.launches) // 3
-        for _, launch in self.executor.launched():
-            site = self.sites[id(launch.site)]
-            self.launches += [site, self.blocks.number(launch.params), self.grids.number(launch.grid)]
-        derived = [[slot, live[i]] for i, slot in self.slots.items() if i not in self.root_numbers]
-        return {
-            "at": [
-                *(self.live.shape(t)[dim] for t in self._tensors() for dim in self.dims.get(t.id, ())),
-                *(changes[symint.id] for symint in self.integers.planning),
-            ],
-            "launches": [first, len(self.launches) // 3],
-            "shapes": [live[p.value.id] for p in self.graph.outputs if isinstance(p.value, Tensor)],
-            "integers": [live[p.value.id] for p in self.graph.outputs if isinstance(p.value, SymInt)],
-            "derived": [pair for pair in derived if pair[1] is not None],
-            "ranges": list(self._ranges()),
-            "contents": list(self._contents()),
-        }
+    def _node(self, node: Node, first: Node, runs: list[RuleRun]) -> list[Any]:
+        """Pairs of a case, and the sites of its dispatches."""
+        fixed = [
+            run
+            for run in runs
+            if any(answer and not below for (_, below), answer in run.path.answers.items())
+        ]
+        if len(fixed) > MOST_CASES and self.domain.count > MOST_POINTS:
+            raise UnsupportedError(
+                f"the program cannot be frozen: {node.label} must be planned again for each size, and the "
+                f"program has {self.domain.count} combinations of sizes: limit them with --bound, or run the "
+                "engine itself in the browser, with Pyodide"
+            )
+        mine = dict(zip(self.live.values_of(first), self.live.values_of(node), strict=True))
+        return [self._case(node, mine, run) for run in runs]
 
-    def _tensors(self) -> Iterator[Tensor]:
-        return (port.value for port in self.graph.inputs if isinstance(port.value, Tensor))
+    def _case(self, node: Node, mine: dict[Value, Value], run: RuleRun) -> list[Any]:
+        number = self.numbers.formula
+        case: dict[str, Any] = {"when": self.numbers.path(run.path)}
+        self._plans_on(formula for formula, _ in run.path.answers)
+        sites: list[int] = []
+        if run.plan is None:
+            case["refusal"] = self.texts.number(f"{node.label}: {run.refusal}")
+        else:
+            chosen = self.executor.sites_of(node, run.plan)
+            sites = [self.sites[id(site)] for site in chosen]
+            case["plans"] = [
+                self._dispatch(site.kernel, dispatch)
+                for site, dispatch in zip(chosen, run.plan.dispatches, strict=True)
+            ]
+            case["ranges"] = [
+                [
+                    number(self._integer(mine[self.graph.values[guard.value]].id)),
+                    *(number(formula_of(bound)) for bound in (guard.low, guard.high)),
+                    self.texts.number(f"{node.label}: {guard.message}"),
+                ]
+                for guard in run.plan.guards
+            ]
+            case["contents"] = [
+                [
+                    place,
+                    number(formula_of(rule.low)),
+                    number(formula_of(rule.high)),
+                    self.texts.number(rule.what),
+                ]
+                for rule in run.plan.contents
+                for index, tensor, place in self.indices
+                if index == node.index and mine[rule.tensor].id == tensor
+            ]
+            own = zip(
+                (size for v in node.writes for size in self.formulas.values[v.id]),
+                _all(run.results),
+                strict=True,
+            )
+            self._plans_on(_all(run.results))
+            case["own"] = [
+                [self.numbers.name(name), number(formula)]
+                for size, formula in own
+                for name in size.names
+                if name.startswith("#") and size == Formula.name(name) and size != formula
+            ]
+        text = json.dumps({key: value for key, value in case.items() if value or key == "refusal"})
+        return [self.cases.number(text), *sites]
 
-    def _ranges(self) -> Iterator[list[int]]:
-        """(integer, low, high, message): where the plans are valid. The first node with a range speaks."""
-        seen = set()
-        for node, planned in zip(self.graph.nodes, self.live.plans, strict=True):
-            assert planned is not None
-            for guard in planned.guards:
-                key = (guard.value, guard.low, guard.high)
-                if guard.value in self.root_numbers and key not in seen:
-                    seen.add(key)
-                    text = self.texts.number(f"{node.label}: {guard.message}")
-                    yield [self.root_numbers[guard.value], guard.low, guard.high, text]
+    def _dispatch(self, kernel: Kernel, dispatch: Dispatch) -> int:
+        """A block of bytes, the parameters in it that vary (offset, is a float, formula), and the grid."""
+        block = kernel.pack({name: _plain(value) for name, value in dispatch.params.items()})
+        varying = [
+            [field.offset + 4 * place, int(field.code == "f"), self.numbers.formula(formula_of(item))]
+            for field in kernel.fields
+            for place, item in enumerate(_items(dispatch.params[field.name]))
+            if number_of(item) is not item
+        ]
+        grid = [self.numbers.formula(formula_of(size)) for size in dispatch.grid]
+        self._plans_on(
+            formula_of(item) for items in (*dispatch.params.values(), dispatch.grid) for item in _items(items)
+        )
+        return self.plans.number(json.dumps([self.blocks.number(block), varying, grid]))
 
-    def _contents(self) -> Iterator[list[int]]:
-        """(input, low, high, text): the range of an input's elements that are used as indices."""
-        seen = set()
-        for index, tensor, place in self.indices:
-            planned = self.live.plans[index]
-            assert planned is not None
-            for rule in planned.contents:
-                key = (place, rule.low, rule.high)
-                if rule.tensor.id == tensor and key not in seen:
-                    seen.add(key)
-                    yield [*key, self.texts.number(rule.what)]
+    def _plans_on(self, formulas: Iterable[Formula]) -> None:
+        """Note the names that plans depend on. Others only move what kernels read from uniform buffers."""
+        self.planning.update(name for formula in formulas for name in formula.names)
+
+    def _integer(self, value: ValueId) -> Formula:
+        (formula,) = self.formulas.values[value]
+        return formula
 
     # -- the load ---------------------------------------------------------------------------------
+
+    def _size(self, name: str) -> dict[str, Any]:
+        values = self.domain.sizes[name].values
+        return {"name": name, "low": values[0], "high": values[-1], "step": values.step}
+
+    def _shape(self, tensor: Tensor) -> list[Any]:
+        return [self.numbers.formula(size) for size in self.formulas.values[tensor.id]]
 
     def _input(self, port: Port) -> dict[str, Any]:
         described: dict[str, Any] = {"name": port.name, "dtype": port.host_type}
         if isinstance(port.value, SymInt):
-            return described | {"integer": self.root_numbers[port.value.id]}
+            return described | {"integer": self.numbers.name(self.domain.integers[port.value.id])}
         if not isinstance(port.value, Tensor):
             return described | {"fixed": port.value}
         return described | {
             **self._tensor(port.value),
             "max": port.max_shape,
-            "dynamic": self.dims.get(port.value.id, ()),
+            "sizes": self._shape(port.value),
+            "dynamic": self.found.dims.get(port.value.id, ()),
             "resizable": port.resizable,
         }
 
     def _output(self, port: Port) -> dict[str, Any]:
         described: dict[str, Any] = {"name": port.name, "dtype": port.host_type}
         if isinstance(port.value, SymInt):
-            return described | {"integer": self.root_numbers.get(port.value.id, -1)}  # -1: the point has it
+            return described | {"number": self.numbers.formula(self._integer(port.value.id))}
         if not isinstance(port.value, Tensor):
             return described | {"fixed": port.value}
         counter = self.graph.counts.get(port.value.id)
         counted = {} if counter is None else {"count": self._buffer(counter)}
-        return described | self._tensor(port.value) | {"max": port.max_shape} | counted
+        return (
+            described
+            | self._tensor(port.value)
+            | {"max": port.max_shape, "sizes": self._shape(port.value), **counted}
+        )
 
     def _tensor(self, tensor: Tensor) -> dict[str, Any]:
         if tensor.dtype is DType.complex64:
@@ -205,16 +262,16 @@ class _Freezer:
         return {"gpu": tensor.dtype.label, "buffer": self._buffer(tensor)}
 
     def _buffer(self, tensor: Tensor) -> int:
-        return number_of(self.executor.buffer(tensor, self.state))
+        return number_of_buffer(self.executor.buffer(tensor, self.state))
 
-    def _integer(self, symint: SymInt) -> dict[str, Any]:
-        slot = self.slots.get(symint.id)
-        described: dict[str, Any] = {"slot": slot, "planning": symint in self.integers.planning}
-        element = self.elements.get(symint.id)
-        if element is not None:
-            values = [port.value for port in self.graph.inputs]
-            described["element"] = [values.index(element.source), element.dim, element.index]
-        return described
+    def _integers(self) -> Iterator[dict[str, Any]]:
+        """The integers that a call gives, in the order of their names."""
+        values = [port.value for port in self.graph.inputs]
+        for name in self.names[len(self.domain.sizes) :]:
+            of = next(value for value, own in self.domain.integers.items() if own == name)
+            element = self.elements.get(of)
+            at = [] if element is None else [values.index(element.source), element.dim, element.index]
+            yield {"name": name, "element": at or None, "planning": name in self.planning}
 
     def _written(self) -> dict[int, list[Write]]:
         """The contents of the buffers of constants, by the buffer's number."""
@@ -225,7 +282,7 @@ class _Freezer:
         return written
 
 
-def number_of(buffer: Buffer) -> int:
+def number_of_buffer(buffer: Buffer) -> int:
     assert isinstance(buffer, RecordedBuffer)
     return buffer.id
 
@@ -245,3 +302,17 @@ def _joined(blocks: list[bytes]) -> tuple[list[int], bytes]:
 def browser_text(text: str) -> str:
     """A shader text for browsers. They require a line that wgpu refuses."""
     return f"enable subgroups;\n{text}" if re.search(r"\bsubgroup", text) else text
+
+
+def _items(value: Number) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _plain(value: Number) -> Any:
+    """Traced numbers as 0."""
+    items = tuple(item if number_of(item) is item else 0 for item in _items(value))
+    return items if isinstance(value, tuple) else items[0]
+
+
+def _all(results: list[tuple[Formula, ...]]) -> Iterator[Formula]:
+    return (size for sizes in results for size in sizes)

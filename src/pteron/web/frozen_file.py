@@ -1,8 +1,8 @@
 """Files of a frozen program: a description, a plan for each variant, and the weights in shards.
 
 `model.json` names the other files. Their names contain a digest of their contents, so a browser may keep them
-for ever. A plan is compressed with gzip: the length of a JSON header in four bytes, the lengths of three
-sections, the header, and the sections, each padded to four bytes. Weights are not compressed: they hardly
+for ever. A plan is compressed with gzip: the lengths of a JSON header and of the constant parameters in four
+bytes each, and both, each padded to four bytes. Weights are not compressed: they hardly
 become smaller.
 """
 
@@ -51,7 +51,7 @@ def packed(method: FrozenMethod) -> bytes:
     header, sections = method.packed()
     text = json.dumps(header, separators=(",", ":")).encode()
     parts = [text.ljust(aligned(len(text), 4)), *sections]
-    return gzip.compress(struct.pack("<4I", *map(len, parts)) + b"".join(parts), mtime=0)
+    return gzip.compress(struct.pack("<2I", *map(len, parts)) + b"".join(parts), mtime=0)
 
 
 def _limits(method: FrozenMethod) -> dict[str, int]:

@@ -13,7 +13,6 @@ from pteron.errors import InputError
 from pteron.pte.file import ProgramFile
 from pteron.web.freeze import FrozenMethod, freeze
 from pteron.web.frozen_file import SHARD_NBYTES, write_frozen
-from pteron.web.live_points import Stated
 from pteron.web.variants import VARIANTS, Variant, chosen
 
 ALL = tuple(variant.name for variant in VARIANTS)
@@ -24,7 +23,6 @@ def write_program(
     folder: Path,
     *,
     method: str = "forward",
-    live: Stated | None = None,
     variants: Sequence[str] = ALL,
     data_path: Sequence[str | Path] = (),
     kv_dtype: str | None = None,
@@ -35,8 +33,6 @@ def write_program(
 ) -> dict[str, Any]:
     """Freeze a method of a program, and write its files to a folder. Returns the contents of `model.json`.
 
-    live: the sizes that dynamic dimensions may have, or by input name those of each of its dimensions.
-        Default: every size.
     shapes: smaller largest shapes than the file's (see `pteron.load`).
     variants: the kinds of device to freeze it for (see `pteron.web.variants`).
     """
@@ -50,7 +46,7 @@ def write_program(
         frozen: list[tuple[Variant, FrozenMethod]] = []
         for number, variant in enumerate(wanted):
             say(f"planning for the variant {variant.name}", number, len(wanted))
-            frozen.append((variant, freeze(lowered.plan(Target(variant.route_features))[method], live)))
+            frozen.append((variant, freeze(lowered.plan(Target(variant.route_features))[method])))
         say("writing the weights", len(wanted), len(wanted))
         folder.mkdir(parents=True, exist_ok=True)
         for old in [*folder.glob("plan-*-*.bin"), *folder.glob("weights-*-*.bin")]:

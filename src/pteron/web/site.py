@@ -14,7 +14,6 @@ from pteron._util.progress import Progress
 from pteron.compiler.lower.bounds import GivenShapes
 from pteron.llm.context_choice import ContextFacts, file_facts
 from pteron.web.language_files import FACTS, TOKENIZER_FILE, write_language_files
-from pteron.web.live_points import Stated
 from pteron.web.program_files import ALL, write_program
 
 VENDORED = ("jinja.js", "tokenizers.js")
@@ -29,7 +28,6 @@ def write_site(
     name: str,
     chat: bool,
     method: str = "forward",
-    live: Stated | None = None,
     variants: Sequence[str] = ALL,
     data_path: Sequence[Path] = (),
     tokenizer: Path | None = None,
@@ -52,7 +50,6 @@ def write_site(
         program,
         folder,
         method=method,
-        live=live,
         variants=variants,
         data_path=data_path,
         kv_dtype=kv_dtype if chat else None,

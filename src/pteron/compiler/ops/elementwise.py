@@ -260,8 +260,11 @@ def unary_dispatch(
 
 def as_f32(value: Scalar) -> float:
     """The value as a float32 parameter. A value outside the range of float32 becomes infinite."""
-    value = float(value)
-    return value if math.isnan(value) or abs(value) <= F32_MAX else math.copysign(math.inf, value)
+    if not isinstance(value, int):
+        value = float(value)
+        if math.isnan(value):
+            return value
+    return value if abs(value) <= F32_MAX else math.copysign(math.inf, value)
 
 
 def nearest_f32(value: Scalar) -> float:

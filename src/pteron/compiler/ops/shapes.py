@@ -41,10 +41,12 @@ def broadcast(*shapes: Shape) -> Shape:
     rank = max(map(len, shapes))
     out = []
     for i in range(1, rank + 1):
-        sizes = {shape[-i] for shape in shapes if len(shape) >= i} - {1}
-        if len(sizes) > 1:
-            raise OpError(f"shapes {' and '.join(map(describe, shapes))} do not broadcast together")
-        out.append(sizes.pop() if sizes else 1)
+        common = 1
+        for size in (shape[-i] for shape in shapes if len(shape) >= i):
+            if size != 1 and common not in (1, size):
+                raise OpError(f"shapes {' and '.join(map(describe, shapes))} do not broadcast together")
+            common = common if size == 1 else size
+        out.append(common)
     return tuple(reversed(out))
 
 

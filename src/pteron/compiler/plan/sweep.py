@@ -186,6 +186,10 @@ class LiveGraph:
         """The nodes whose plans depend on a value. Others at most pass it to their kernels."""
         return [node for node in self.graph.nodes if value in self._keys[node.index]]
 
+    def values_of(self, node: Node) -> tuple[Value, ...]:
+        """The values of a node, in an order that is the same for nodes of one form."""
+        return self._signatures[node.index].values
+
     def form(self, node: int) -> int:
         """A number that is equal for nodes whose routes have the same kernels."""
         return self._signatures[node].form

@@ -8,6 +8,7 @@ conditions of the path are.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -80,18 +81,24 @@ class Traced:
     # -- comparisons ----------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, float) and other.is_integer():
+            other = int(other)
         if not isinstance(other, int):
-            return self._as_number() == other
+            return self.number == other
         return self.path.note(self.formula - formula_of(other), False, self.number == number_of(other))
 
     def __lt__(self, other: Any) -> bool:
-        if not isinstance(other, int):
-            return bool(self._as_number() < other)
+        if isinstance(other, float):
+            if not math.isfinite(other):
+                return self.number < other
+            other = math.ceil(other)
         return self.path.note(self.formula - formula_of(other), True, self.number < number_of(other))
 
     def __gt__(self, other: Any) -> bool:
-        if not isinstance(other, int):
-            return bool(self._as_number() > other)
+        if isinstance(other, float):
+            if not math.isfinite(other):
+                return self.number > other
+            other = math.floor(other)
         return self.path.note(formula_of(other) - self.formula, True, self.number > number_of(other))
 
     def __ne__(self, other: object) -> bool:

@@ -76,14 +76,11 @@ export async function readPlan(data, name) {
     const stream = new Blob([data]).stream().pipeThrough(new DecompressionStream("gzip"));
     data = new Uint8Array(await new Response(stream).arrayBuffer().catch(() => new ArrayBuffer(0)));
   }
-  const lengths = data.length < 16 ? [] : [...new Uint32Array(data.slice(0, 16).buffer)];
-  if (16 + lengths.reduce((sum, n) => sum + n, 0) !== data.length) throw new FormatError(`${name} is damaged: copy the site again`);
-  let place = 16;
-  const [header, launches, grids, params] = lengths.map((length) => data.slice(place, place += length));
-  return {
-    ...JSON.parse(new TextDecoder().decode(header)),
-    launches: new Uint32Array(launches.buffer), grids: new Uint32Array(grids.buffer), blockBytes: params,
-  };
+  const lengths = data.length < 8 ? [] : [...new Uint32Array(data.slice(0, 8).buffer)];
+  if (8 + lengths.reduce((sum, n) => sum + n, 0) !== data.length) throw new FormatError(`${name} is damaged: copy the site again`);
+  let place = 8;
+  const [header, params] = lengths.map((length) => data.slice(place, place += length));
+  return { ...JSON.parse(new TextDecoder().decode(header)), blockBytes: params };
 }
 
 export async function streamWeights({ shards }, files, write) {

@@ -1,7 +1,11 @@
 // A frozen program on the GPU: its buffers, pipelines and bind groups, and its calls.
 
-import { STORED, count, describe, fromGpu, place, readElement, readInput, tuple } from "./arrays.js";
+import { STORED, count, describe, fromGpu, place, readElement, readInput } from "./arrays.js";
 import { DeviceError, DeviceLost, InputError, OutOfMemory, PteronError } from "./errors.js";
+import { Numbers, chosenSizes } from "./formulas.js";
+
+// Plans at so many points are kept. A call at another point makes its plan again.
+const MOST_KEPT = 256;
 
 /** A program on the GPU. After `load`, calls create no buffers and no pipelines. */
 export class Program {
@@ -16,7 +20,6 @@ export class Program {
     this.inputs = plan.inputs.map(describe);
     this.outputs = plan.outputs.map(describe);
     this.#stateBuffers = new Set(plan.states.map(([buffer]) => buffer));
-    for (const point of plan.points) this.#points.set(point.at.join(), point);
     device.lost.then(({ reason, message }) => {
       this.#failure ??= new DeviceLost(`call: the GPU was lost: ${message || reason}: load the program again`);
     });
@@ -25,8 +28,14 @@ export class Program {
     });
   }
 
-  /** All live points: the sizes of the dynamic dimensions in order, then the integers that plans depend on. */
-  get points() { return this.#plan.points.map(({ at }) => at); }
+  /** The numbers that a call chooses by its sizes: the name of each, and its range. */
+  get sizes() { return this.#plan.sizes.map((size) => ({ ...size })); }
+
+  /** The shapes of the inputs where the numbers of `sizes` have these values. */
+  shapes(values) {
+    const numbers = this.#numbers(values);
+    return Object.fromEntries(this.#plan.inputs.filter(({ sizes }) => sizes).map(({ name, sizes }) => [name, sizes.map((size) => numbers.of(size))]));
+  }
 
   // Steps of `load`.
   allocate() {
@@ -127,9 +136,11 @@ export class Program {
   async #run(inputs, { state = this.#state, lastRow = false }) {
     this.#check();
     if (!state.belongsTo(this)) throw new InputError("the state is closed, or belongs to another program: make one with program.newState()");
-    const given = this.#read(inputs), integers = this.#integers(given), point = this.#find(given, integers);
-    this.#checkRanges(point, given, integers);
-    this.#writeParams(point, integers);
+    const given = this.#read(inputs), chosen = [...chosenSizes(this.#plan, given), ...this.#integers(given)];
+    const point = this.#find(chosen), numbers = this.#numbers(Object.assign([...point.values], chosen));
+    this.#checkRanges(point, numbers);
+    this.#checkContents(point, given);
+    this.#writeParams(point, numbers);
     this.#plan.inputs.forEach((port, i) => {
       if (port.buffer !== undefined && given[i].bytes.length) this.#device.queue.writeBuffer(state.buffers[port.buffer], 0, given[i].bytes);
     });
@@ -151,7 +162,7 @@ export class Program {
       staging.unmap();
     }
     this.#check();
-    return this.#outputs(point, integers, reads, data);
+    return this.#outputs(numbers, reads, data);
   }
 
   #check() { if (this.#failure) throw this.#failure; }
@@ -167,30 +178,24 @@ export class Program {
     pass.end();
   }
 
-  #commands({ launches: [first, end] }, groups) {
-    const { launches, grids, sites, groups: bound } = this.#plan, commands = [];
-    for (let i = 3 * first; i < 3 * end; i += 3) {
-      const [, group] = sites[launches[i]], [x, y, z] = grids.subarray(3 * launches[i + 2]);
-      commands.push({ pipeline: this.#pipelines[bound[group][0]], group: groups.get(group), x, y, z });
-    }
-    return commands;
+  #commands({ launches }, groups) {
+    const { sites, groups: bound } = this.#plan;
+    return launches.map(({ site, grid: [x, y, z] }) => {
+      const [, group] = sites[site];
+      return { pipeline: this.#pipelines[bound[group][0]], group: groups.get(group), x, y, z };
+    });
   }
 
   /** Write what differs from the last call: all parameters of another point, and the integers that move. */
-  #writeParams(point, integers) {
-    const { launches, sites, blocks, blockBytes, params } = this.#plan, buffer = this.#buffers[params], view = new DataView(this.#params.buffer);
-    if (point !== this.#current) {
-      for (let i = 3 * point.launches[0]; i < 3 * point.launches[1]; i += 3) {
-        const block = launches[i + 1];
-        this.#params.set(blockBytes.subarray(blocks[block], blocks[block + 1]), sites[launches[i]][0]);
-      }
-      for (const [slot, value] of point.derived) view.setInt32(slot, value, true);
-    }
-    this.#plan.integers.forEach(({ slot }, i) => {
-      if (slot === null) return;
-      view.setInt32(slot, integers[i], true);
+  #writeParams(point, numbers) {
+    const { sites, params, derived } = this.#plan, buffer = this.#buffers[params], view = new DataView(this.#params.buffer);
+    if (point !== this.#current) for (const { site, block } of point.launches) this.#params.set(block, sites[site][0]);
+    for (const [slot, formula] of derived) {
+      const value = numbers.of(formula);
+      if (view.getInt32(slot, true) === value) continue;
+      view.setInt32(slot, value, true);
       if (point === this.#current) this.#device.queue.writeBuffer(buffer, slot, this.#params, slot, 4);
-    });
+    }
     if (point !== this.#current) this.#device.queue.writeBuffer(buffer, 0, this.#params);
     this.#current = point;
   }
@@ -207,31 +212,69 @@ export class Program {
   }
 
   #integers(given) {
-    const integers = this.#plan.integers.map(({ element }) => element ? readElement(element, given[element[0]]) : 0);
-    this.#plan.inputs.forEach((port, i) => { if (port.integer !== undefined) integers[port.integer] = given[i]; });
-    return integers;
-  }
-
-  #find(given, integers) {
-    const at = [];
-    this.#plan.inputs.forEach((port, i) => port.dynamic?.forEach((dim) => at.push(given[i].shape[dim])));
-    this.#plan.integers.forEach(({ planning }, i) => { if (planning) at.push(integers[i]); });
-    const point = this.#points.get(at.join());
-    if (point) return point;
-    const { inputs, integers: known } = this.#plan;
-    const shapes = inputs.map(({ name, buffer }, i) => `${name} ${buffer === undefined ? given[i] : tuple(given[i].shape)}`);
-    const elements = known.flatMap(({ element, planning }, i) => planning && element ? [`${inputs[element[0]].name}[${element[2]}] = ${integers[i]}`] : []);
-    throw new InputError(`there is no plan for ${[...shapes, ...elements].join(", ")}: the sizes do not fit together, or the program was frozen without them (pteron web --live)`);
-  }
-
-  #checkRanges({ ranges, contents }, given, integers) {
-    const { texts, inputs } = this.#plan;
-    for (const [integer, low, high, text] of ranges) {
-      if (integers[integer] < low || integers[integer] > high) throw new InputError(texts[text].replaceAll("{value}", integers[integer]));
-    }
-    for (const value of integers) {
+    const { inputs, integers, sizes } = this.#plan;
+    const values = integers.map(({ element }) => element ? readElement(element, given[element[0]]) : 0);
+    inputs.forEach((port, i) => { if (port.integer !== undefined) values[port.integer - sizes.length] = given[i]; });
+    for (const value of values) {
       if (value !== (value | 0)) throw new InputError(`an integer is ${value}, but kernels read it as a 32-bit integer`);
     }
+    return values;
+  }
+
+  #numbers(values) { return new Numbers(this.#plan.quotients, values); }
+
+  /** The plan where names have these values. Integers that only kernels read do not change it. */
+  #find(chosen) {
+    const { sizes, integers } = this.#plan;
+    const key = chosen.filter((_, i) => i < sizes.length || integers[i - sizes.length].planning).join();
+    const point = this.#points.get(key) ?? this.#planAt([...chosen]);
+    if (this.#points.size >= MOST_KEPT) this.#points.clear();
+    this.#points.set(key, point);
+    return point;
+  }
+
+  /** The case of each node that holds here, its launches, and the sizes that it gives. */
+  #planAt(values) {
+    const { cases, nodes, plans, texts, blocks, blockBytes, outputs } = this.#plan;
+    const numbers = this.#numbers(values), launches = [], contents = [], limits = [];
+    for (const choices of nodes) {
+      const chosen = choices.find(([number]) => numbers.holds(cases[number].when));
+      if (!chosen) throw new InputError(`there is no plan for ${this.#described(values)}: run other sizes, or the engine itself, with Pyodide`);
+      const { plans: own = [], refusal, ranges = [], contents: rules = [], own: named = [] } = cases[chosen[0]];
+      if (refusal !== undefined) throw new InputError(texts[refusal]);
+      limits.push(...ranges.map(([integer, low, high, text]) => [integer, numbers.of(low), numbers.of(high), text]));
+      for (const [name, formula] of named) values[name] = numbers.of(formula);
+      contents.push(...rules.map(([input, low, high, text]) => [input, numbers.of(low), numbers.of(high), text]));
+      own.forEach((number, i) => {
+        const [block, varying, grid] = plans[number], sizes = grid.map((size) => numbers.of(size));
+        if (sizes.includes(0)) return;
+        const bytes = blockBytes.slice(blocks[block], blocks[block + 1]), view = new DataView(bytes.buffer);
+        for (const [offset, isFloat, formula] of varying) {
+          if (isFloat) view.setFloat32(offset, numbers.of(formula), true);
+          else view.setInt32(offset, numbers.of(formula), true);
+        }
+        launches.push({ site: chosen[1 + i], block: bytes, grid: sizes });
+      });
+    }
+    const distinct = (rules) => [...new Map(rules.map((rule) => [JSON.stringify(rule.slice(0, 3)), rule])).values()];
+    const shapes = outputs.map(({ sizes }) => sizes?.map((size) => numbers.of(size)));
+    return { values, launches, shapes, contents: distinct(contents), ranges: distinct(limits) };
+  }
+
+  #checkRanges({ ranges }, numbers) {
+    for (const [integer, low, high, text] of ranges) {
+      const value = numbers.of(integer);
+      if (value < low || value > high) throw new InputError(this.#plan.texts[text].replaceAll("{value}", value));
+    }
+  }
+
+  #described(values) {
+    const { sizes, integers } = this.#plan;
+    return [...sizes, ...integers].map(({ name }, i) => `${name} = ${values[i]}`).join(", ");
+  }
+
+  #checkContents({ contents }, given) {
+    const { texts, inputs } = this.#plan;
     for (const [input, low, high, text] of contents) {
       const { values, shape } = given[input], bad = values.findIndex((value) => value < low || value > high);
       if (bad >= 0) throw new InputError(`${inputs[input].name}: element ${place(bad, shape)} is ${values[bad]}, but ${texts[text]} must lie in ${low}..${high}`);
@@ -242,30 +285,27 @@ export class Program {
 
   /** Which bytes of which buffers are read. Copies begin and end at multiples of four bytes. */
   #reads(point, lastRow) {
-    let place = 0, tensor = 0;
+    let place = 0;
     const reads = [], add = (buffer, shape, wanted, size) => {
       const end = count(shape) * size, start = end - count(wanted) * size, source = start & ~3;
       const nbytes = end ? (end - source + 3) & ~3 : 0;
       reads.push({ buffer, shape: wanted, source, place, nbytes, skip: start - source });
       place += (nbytes + 7) & ~7;
     };
-    for (const port of this.#plan.outputs) {
+    for (const [number, port] of this.#plan.outputs.entries()) {
       if (port.buffer === undefined) continue;
-      const shape = point.shapes[tensor++];
+      const shape = point.shapes[number];
       add(port.buffer, shape, lastRow && count(shape) ? shape.slice(-1) : shape, STORED[port.gpu].BYTES_PER_ELEMENT);
       if (port.count !== undefined) add(port.count, [1], [1], 4);
     }
     return { reads, nbytes: place };
   }
 
-  #outputs(point, integers, reads, data) {
+  #outputs(numbers, reads, data) {
     const outputs = {}, next = reads.values();
-    let integer = 0;
     for (const port of this.#plan.outputs) {
-      if (port.integer !== undefined) {
-        const own = point.integers[integer++];
-        outputs[port.name] = port.integer < 0 ? own : integers[port.integer];
-      } else if (port.buffer === undefined) outputs[port.name] = port.fixed;
+      if (port.number !== undefined) outputs[port.name] = numbers.of(port.number);
+      else if (port.buffer === undefined) outputs[port.name] = port.fixed;
       else {
         const { shape, place, skip } = next.next().value, made = fromGpu(data, place + skip, port.gpu, shape);
         if (port.count !== undefined) {
@@ -287,7 +327,7 @@ export class Program {
 
 /** The tensors of a program that calls change, such as KV caches. */
 export class State {
-  #program; #device; #own; #groups; #commands = new Map();
+  #program; #device; #own; #groups; #commands = new WeakMap();
 
   constructor(program, device, own, buffers, groups) {
     this.#program = program;

@@ -60,8 +60,10 @@ export class Program {
   readonly variant: string;
   readonly inputs: Port[];
   readonly outputs: Port[];
-  /** The sizes of all dynamic dimensions, in order, then the integers that plans depend on: of each live point. */
-  readonly points: number[][];
+  /** The numbers that a call chooses by the sizes of its inputs, with their ranges. */
+  readonly sizes: { name: string; low: number; high: number; step: number }[];
+  /** The shapes of the inputs, by name, where the numbers of `sizes` have these values. */
+  shapes(values: number[]): Record<string, number[]>;
   /**
    * Run the program at the shapes of the inputs. Calls run one after another.
    * An output may also be a number: `run<{ output0: Tensor; count: number }>(inputs)`.

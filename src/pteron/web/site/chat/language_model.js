@@ -24,8 +24,9 @@ export class LanguageModel {
     this.tokens = [];  // those in the KV caches
     const [tokens, positions] = program.inputs;
     this.names = { tokens: tokens.name, positions: positions.name, logits: program.outputs[0].name };
-    const place = tokens.dynamic.indexOf(1);  // where the length is in a point
-    this.lengths = place < 0 ? [1] : [...new Set(program.points.map((at) => at[place]))].filter((n) => n > 0).sort((a, b) => b - a);
+    // The numbers of tokens that a call may have, the largest first.
+    const { low, high, step } = program.sizes[0] ?? { low: 1, high: 1, step: 1 };
+    this.lengths = Array.from({ length: (high - low) / step + 1 }, (_, i) => high - i * step).filter((n) => n > 0);
   }
 
   /**

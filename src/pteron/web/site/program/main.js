@@ -27,29 +27,12 @@ const FILLS = {
 };
 
 /** The dynamic dimensions in the order of a point: {input, dim}. */
-function coordinates() {
-  return program.inputs.flatMap((input) => input.dynamic.map((dim) => ({ input, dim })));
-}
-
-function shapeOf(input) {
-  const shape = [...input.shape];
-  coordinates().forEach((each, place) => { if (each.input === input) shape[each.dim] = at[place]; });
-  return shape;
-}
-
-/** Go to the nearest live point with this size. Sizes that must be equal move together. */
-function move(place, size) {
-  const fits = program.points.filter((point) => point[place] === size);
-  const distance = (point) => point.reduce((sum, n, i) => sum + Math.abs(n - at[i]), 0);
-  at = fits.reduce((best, point) => distance(point) < distance(best) ? point : best);
-  showSizes();
-}
+const shapeOf = (input) => program.shapes(at)[input.name];
 
 function showSizes() {
-  coordinates().forEach((_, place) => {
-    const slider = $(`size-${place}`), sizes = JSON.parse(slider.dataset.sizes);
-    slider.value = sizes.indexOf(at[place]);
-    slider.parentElement.querySelector("output").value = at[place];
+  program.sizes.forEach((_, place) => {
+    $(`size-${place}`).value = at[place];
+    $(`size-${place}`).parentElement.querySelector("output").value = at[place];
   });
   program.inputs.forEach((input, i) => {
     const shape = $(`shape-${i}`);
@@ -57,22 +40,21 @@ function showSizes() {
   });
 }
 
-function slider(place, input, dim) {
-  const sizes = [...new Set(program.points.map((point) => point[place]))].sort((a, b) => a - b);
-  const range = node("input", [], { id: `size-${place}`, type: "range", min: 0, max: sizes.length - 1, step: 1, "data-sizes": JSON.stringify(sizes) });
-  range.addEventListener("input", () => move(place, sizes[Number(range.value)]));
-  return node("div", [node("label", `Dimension ${dim} of ${input.name}`, { for: range.id }), node("output", [], { for: range.id }), range], { class: "range" });
+/** A slider for a number that sizes follow from. Sizes that vary together have one. */
+function slider({ name, low, high, step }, place) {
+  const range = node("input", [], { id: `size-${place}`, type: "range", min: low, max: high, step, value: at[place] });
+  range.addEventListener("input", () => { at[place] = Number(range.value); showSizes(); });
+  return node("div", [node("label", name, { for: range.id }), node("output", [], { for: range.id }), range], { class: "range" });
 }
 
 function inputCard(input, i) {
   const card = node("section", [node("h3", input.name)], { class: "card" });
   if (!input.shape) {
-    if (isInteger(input)) card.append(node("input", [], { id: `value-${i}`, type: "number", step: 1, value: integerAt(input) ?? 0, "aria-label": input.name }));
+    if (isInteger(input)) card.append(node("input", [], { id: `value-${i}`, type: "number", step: 1, value: 0, "aria-label": input.name }));
     else card.append(node("p", `always ${input.fixed}`, { class: "quiet" }));
     return card;
   }
   card.append(node("p", [], { id: `shape-${i}`, class: "quiet" }));
-  coordinates().forEach((each, place) => { if (each.input === input) card.append(slider(place, input, each.dim)); });
   const fill = node("select", [...Object.keys(FILLS), "numbers"].map((name) => node("option", name, { value: name })), { id: `fill-${i}`, "aria-label": `Values of ${input.name}` });
   const numbers = node("textarea", [], { id: `numbers-${i}`, rows: 3, hidden: "", "aria-label": `Numbers of ${input.name}`, placeholder: "1, 2, 3 …" });
   if (!isFloat(input.dtype)) fill.value = "zeros";
@@ -84,12 +66,6 @@ function inputCard(input, i) {
 /** Whether an input is an integer that may vary. */
 function isInteger(input) {
   return !input.shape && input.dtype === "int" && input.fixed === undefined;
-}
-
-/** The first value of an integer that plans depend on. Its inputs come after the sizes in a point. */
-function integerAt(input) {
-  const planning = program.points[0].length - coordinates().length, integers = program.inputs.filter(isInteger);
-  return planning === integers.length ? at[coordinates().length + integers.indexOf(input)] : undefined;
 }
 
 function given() {
@@ -158,8 +134,9 @@ async function start() {
     $("problem").textContent = error.message;
     return;
   } finally { $("loading").hidden = true; }
-  at = program.points.at(-1);
-  $("inputs").replaceChildren(...program.inputs.map(inputCard));
+  at = program.sizes.map(({ high }) => high);
+  const sizes = at.length ? [node("section", [node("h3", "Sizes"), ...program.sizes.map(slider)], { class: "card" })] : [];
+  $("inputs").replaceChildren(...sizes, ...program.inputs.map(inputCard));
   showSizes();
   $("run").disabled = false;
   $("run").addEventListener("click", run);
