@@ -2,7 +2,7 @@
 
 import { FormatError } from "./errors.js";
 
-const FORMAT = 1;
+const FORMAT = 2;
 
 /** The description of a program. Without a network, the one of the last visit. */
 export async function readManifest(base, cache, signal) {
