@@ -59,10 +59,12 @@ def check(method: Method, *sizes: tuple[int, int]) -> None:
 @given(data=st.data())
 def test_calls_within_a_bound_are_those_of_torch(data: Any, file: Path, device: Device) -> None:
     half, rows = data.draw(st.integers(1, 8)), data.draw(st.integers(3, 8))
-    with pteron.load(file, device=device, shapes={"x": {0: 2 * half}, "z": (rows, 4)}) as program:
+    pinned = data.draw(st.booleans())
+    bound = (2 * half, 2 * half) if pinned else 2 * half
+    with pteron.load(file, device=device, shapes={"x": {0: bound}, "z": (rows, 4)}) as program:
         method = program.method()
         assert [info.max_shape[0] for info in method.inputs] == [2 * half, half, rows]
-        sizes = st.tuples(st.integers(1, half), st.integers(3, rows))
+        sizes = st.tuples(st.just(half) if pinned else st.integers(1, half), st.integers(3, rows))
         check(method, (half, rows), *data.draw(st.lists(sizes, max_size=4)))
         if half < 8:
             with pytest.raises(
