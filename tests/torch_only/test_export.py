@@ -289,6 +289,7 @@ def test_operators_of_pteron_outside_the_core_set_are_exported() -> None:
     [
         (lambda x: torch.searchsorted(x.sort().values, x), "aten.searchsorted.Tensor"),
         (torch.linalg.inv, "aten.linalg_inv_ex.default"),
+        (lambda x: torch.bincount(x.flatten().long()), "aten.bincount.default"),
     ],
 )
 def test_operators_that_nobody_has_are_named(function: Any, name: str) -> None:

@@ -113,12 +113,20 @@ def _attempt(
                 made = _lower_programs(programs, shapes, options, constant_methods, etrecord, checked)
         except SpecViolationError as error:
             for program in programs.values():
-                refuse_written_parameters(program.run_decompositions({}))
+                refuse_written_parameters(_functional(program) or program)
             refuse_unknown_operators(error)
             if not checked:
                 raise
             return _attempt(sources, options, constant_methods, etrecord, checked=False)
     return replace(made, notes=(*notes, *made.notes))
+
+
+def _functional(program: ExportedProgram) -> ExportedProgram | None:
+    """The program without operators that write in place. None if torch cannot trace it again."""
+    try:
+        return program.run_decompositions({})
+    except Exception:
+        return None
 
 
 def _exported(source: MethodSource) -> ExportedProgram:
