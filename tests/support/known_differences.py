@@ -137,6 +137,7 @@ DIFFERENCES: dict[str, Rule | None] = {
     "Floats as integers": conversion,
     "Integers divided by zero": None,
     "Large constants in Vulkan delegates": None,
+    "Buffers that a Vulkan delegate only reads": None,
     "64-bit floats": None,
     "The order of sums": None,
     "Indices": None,
