@@ -11,10 +11,15 @@ from pteron.engine.devices.opening import Device
 # The number of different programs that each module of tests exports, and of runs.
 MODULES = {
     "ops.test_abs": (2, 4),
+    "ops.test_add": (11, 20),
     "ops.test_avgpool2d": (4, 4),
     "ops.test_batch_norm": (10, 11),
     "ops.test_bilinear2d": (2, 2),
     "ops.test_bmm": (2, 2),
+    "ops.test_cat": (27, 53),
+    "ops.test_ceil": (2, 4),
+    "ops.test_clamp": (5, 5),
+    "ops.test_conv1d": (9, 90),
 }
 
 

@@ -106,6 +106,16 @@ def test_kernels_of_pinned_sizes_have_no_parameters(file: Path, device: Device) 
         assert not any(nodes(program.method()).values())
 
 
+def test_infinite_parameters_are_in_the_text_as_bits(device: Device) -> None:
+    """A convolution without an activation has the bounds -inf and inf."""
+    module = nn.Conv2d(2, 4, 3)
+    examples = [(torch.randn(n, 2, 6, 5),) for n in (4, 2)]
+    made = pteron.export(module, examples[0], dynamic_shapes=({0: Dim("n", min=1, max=4)},))
+    with pteron.load(made.buffer, device=device, shapes={"input": {0: (2, 2)}}) as program:
+        assert any("bitcast<f32>(p_low)" in kernel.text for kernel in program.method().kernels)
+        check_calls(program.method(), eager(module, examples[1:]), 1e-5)
+
+
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [

@@ -252,23 +252,30 @@ def with_params(kernel: Kernel, text: str, params: bytes) -> str:
     """The text with the values of `Params` in it. The driver's compiler then knows them.
 
     They are no constants of WGSL: a division by one that is 0 is an error there, even where it never runs.
-    Infinity and NaN cannot be written, so a text with one of them stays as it is.
+    Infinity and NaN cannot be written, so their bits are.
     """
-    values = []
+    values, others = [], []
     for field in kernel.fields:
         numbers = struct.unpack_from(f"<{field.count}{field.code}", params, field.offset)
-        if not all(map(math.isfinite, numbers)):
-            return text
-        kind = {"I": "u32", "i": "i32", "f": "f32"}[field.code]
-        width = 4 if field.count > 4 else field.count
-        items = [f"{kind}({number!r})" for number in numbers]
-        vectors = [
-            f"vec{width}<{kind}>({', '.join(items[at : at + width])})" if width > 1 else items[at]
-            for at in range(0, len(items), width)
-        ]
-        array = f"array<vec4<{kind}>, {len(vectors)}>({', '.join(vectors)})"
-        values.append(array if len(vectors) > 1 else vectors[0])
-    return _PARAMS_BINDING.sub(f"var<private> p: Params = Params({', '.join(values)});", text)
+        if not math.isfinite(numbers[0]):
+            bits = struct.unpack_from("<I", params, field.offset)[0]
+            others.append(f" var<private> p_{field.name}: u32 = {bits}u;")
+            text = re.sub(rf"\bp\.{field.name}\b", f"bitcast<f32>(p_{field.name})", text)
+            numbers = (0.0,)
+        values.append(_literal(numbers, {"I": "u32", "i": "i32", "f": "f32"}[field.code]))
+    declared = f"var<private> p: Params = Params({', '.join(values)});{''.join(others)}"
+    return _PARAMS_BINDING.sub(declared, text)
+
+
+def _literal(numbers: tuple[float, ...], kind: str) -> str:
+    """A number, a vector of three, or an array of vectors of four."""
+    items = [f"{kind}({number!r})" for number in numbers]
+    if len(items) == 1:
+        return items[0]
+    if len(items) == 3:
+        return f"vec3<{kind}>({', '.join(items)})"
+    fours = [f"vec4<{kind}>({', '.join(items[at : at + 4])})" for at in range(0, len(items), 4)]
+    return f"array<vec4<{kind}>, {len(fours)}>({', '.join(fours)})"
 
 
 def explain(kernel: Kernel, text: str, message: str) -> str:
