@@ -188,3 +188,18 @@ def test_an_integer_may_have_any_value(folder: Path) -> None:
     calls = [frozen.call({x: (rows, 4)}, {"n1": value}) for rows in (8, 0, 5) for value in (0, 3, 8, 70000)]
     assert all(wanted is not None for _, wanted in calls)
     compare(frozen, calls, folder)
+
+
+def test_sizes_that_do_not_fit_together_are_refused(folder: Path) -> None:
+    with ProgramFile.open(DATA / "sdpa_dyn.pte") as opened:
+        frozen = Frozen(lower(opened, ["forward"]).plan(Target({GPU}))["forward"])
+        largest = {port.value.id: port.max_shape for port in frozen.graph.inputs}
+        queries, keys, values, *_ = largest
+
+        def call(*lengths: int) -> tuple[Any, Any]:
+            parts = zip((queries, keys, values), lengths, strict=True)
+            return frozen.call({**largest, **{i: (1, n, *largest[i][2:]) for i, n in parts}}, {})
+
+        calls = [call(5, 5, 5), call(5, 4, 5), call(9, 9, 9)]
+        assert [wanted is None for _, wanted in calls] == [False, True, False]
+        compare(frozen, calls, folder)

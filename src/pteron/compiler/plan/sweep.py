@@ -379,7 +379,10 @@ class LiveGraph:
         return self.evaluate(node, self.current).routes
 
     def plan_at(self, node: Node, current: Values) -> NodePlan:
-        """A node's plan where values have these live shapes. Nothing changes. Raises OpError."""
+        """A node's plan where values have these live shapes, by the order of its rule. Nothing changes.
+
+        Raises OpError.
+        """
         if node.when is not None and current[node.when.id] == 0:
             return skipped(node)
         return self._apply_rule(node, current)[0]
@@ -402,7 +405,9 @@ class LiveGraph:
 
         def first(usable: list[Route]) -> Route | None:
             shapes = partial(self._live_shapes, node, found.outputs.values())
-            return choose(node, usable, shapes, self.choice, self.wrong)
+            # Measured choices are for shapes of calls.
+            choice = self.choice if current is self.current else None
+            return choose(node, usable, shapes, choice, self.wrong)
 
         route, form = first(routes), self.form(node.index)
         if route is not None and self.late.lacks((form, route.name)):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from pteron.compiler.ir.dispatch import Bound, Grid, Number, Scratch
@@ -27,7 +28,7 @@ from pteron.compiler.lower.port_names import PortNames
 from pteron.compiler.pipeline import AS_STORED, PORTABLE, GraphOptions, LoweredFile, Target, lower
 from pteron.compiler.plan.dynamic import check_shape, find_sizes
 from pteron.compiler.plan.memory import aligned, lifetimes, plan_memory
-from pteron.compiler.plan.method_sizes import method_sizes
+from pteron.compiler.plan.method_sizes import MethodSizes, method_sizes
 from pteron.compiler.plan.node_plan import NodePlan
 from pteron.compiler.plan.size_check import SizeCheck
 from pteron.compiler.plan.sweep import LiveGraph
@@ -369,7 +370,10 @@ class _Model:
         self.graph, self.layout = live.graph, live.layout
         self.rows = analyse(unfused)
         self.sizes = find_sizes(live)
-        self.formulas = method_sizes(live, self.sizes)
+
+    @cached_property
+    def formulas(self) -> MethodSizes:
+        return method_sizes(self.live, self.sizes)
 
     def complete(self, info: MethodInfo) -> None:
         """Add the facts that come from the graph."""
