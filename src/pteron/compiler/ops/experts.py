@@ -111,4 +111,4 @@ def experts_affine(
     if not suits_teams(weight):
         return [rows]
     lanes = team_lanes(weight)
-    return [route("teams", "linear_affine_teams", lanes["COLUMNS"], GPU, **lanes), rows]
+    return [route("teams", "linear_affine_teams", lanes["COLUMNS"], GPU, **lanes, IN_SUBGROUP=False), rows]

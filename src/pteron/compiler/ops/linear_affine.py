@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pteron.compiler.ir.extensions import more_routes
 from pteron.compiler.ir.rule import (
+    SUBGROUP,
     WORKGROUP,
     Define,
     LiveTensor,
@@ -109,7 +110,8 @@ class AffineProduct:
         return candidates
 
     def team_candidates(self) -> list[Candidate]:
-        return [self._teams(TEAM_GEMV, 1), self._teams(TEAM_FEW_PACKED_ROWS, 4)]
+        teams = [self._teams(TEAM_GEMV, 1), self._teams(TEAM_FEW_PACKED_ROWS, 4)]
+        return [*map(_in_subgroups, teams), *teams]
 
     def tile_candidates(self) -> list[Candidate]:
         product = self.shared.dispatch("linear_affine_tile", (1, 1, 1))
@@ -117,7 +119,9 @@ class AffineProduct:
 
     def _teams(self, kind: KernelKind, height: int) -> Candidate:
         lanes = team_lanes(self.weight)
-        return self.candidate(kind, "linear_affine_teams", height, lanes["COLUMNS"], **lanes)
+        return self.candidate(
+            kind, "linear_affine_teams", height, lanes["COLUMNS"], **lanes, IN_SUBGROUP=False
+        )
 
     def candidate(
         self, kind: KernelKind, kernel: str, height: int, width: int, **defines: Define
@@ -125,6 +129,11 @@ class AffineProduct:
         """A kernel whose workgroups compute `height` rows and `width` columns."""
         grid = self.gemm.workgroups(height, width)
         return Candidate(kind, self.shared.dispatch(kernel, grid, ROWS=height, ELEMENT="f32", **defines))
+
+
+def _in_subgroups(teams: Candidate) -> Candidate:
+    dispatch = replace(teams.dispatch, defines={**teams.dispatch.defines, "IN_SUBGROUP": True})
+    return replace(teams, dispatch=dispatch, needs=(SUBGROUP,), variant="subgroup")
 
 
 def team_lanes(weight: AffineWeights) -> dict[str, int]:

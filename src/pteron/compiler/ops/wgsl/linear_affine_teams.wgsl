@@ -21,9 +21,23 @@ const TEAMS = WG / TEAM;       // TEAM lanes each
 const ACROSS = 2u * TEAMS;     // columns per workgroup
 const SUMS = ROWS * TEAMS;     // pairs of sums per workgroup
 
-var<workgroup> parts: array<vec2<f32>, TEAM * SUMS>;
+// With IN_SUBGROUP, eight neighbours add up their sums first: a subgroup has at least eight lanes.
+const TOGETHER = select(1u, 8u, IN_SUBGROUP);
+const PARTS = TEAM / TOGETHER;  // of the sums of a team
+
+var<workgroup> parts: array<vec2<f32>, PARTS * SUMS>;
 //#if NORMED
-var<workgroup> squares: array<f32, TEAM * SUMS>;
+var<workgroup> squares: array<f32, PARTS * SUMS>;
+//#end
+
+//#if IN_SUBGROUP
+fn together(mine: f32) -> f32 {
+    let two = mine + subgroupShuffleXor(mine, 1u);
+    let four = two + subgroupShuffleXor(two, 2u);
+    return four + subgroupShuffleXor(four, 4u);
+}
+//#else
+fn together(mine: f32) -> f32 { return mine; }
 //#end
 
 // The words of 32 steps of a column. affine_quads describes their layout.
@@ -73,16 +87,10 @@ fn quad_of(words: Words, i: u32, line: Line) -> vec4<f32> {
 // The sums of a pair of columns, from those of the lanes of its team.
 fn total_of(pair: u32) -> vec2<f32> {
     var total = vec2<f32>(0.0);
-    for (var m = 0u; m < TEAM; m += 4u) {
-        let at = m * SUMS + pair;
-        total += (parts[at] + parts[at + SUMS]) + (parts[at + 2u * SUMS] + parts[at + 3u * SUMS]);
-    }
+    for (var m = 0u; m < PARTS; m++) { total += parts[m * SUMS + pair]; }
 //#if NORMED
     var whole = 0.0;
-    for (var m = 0u; m < TEAM; m += 4u) {
-        let at = m * SUMS + pair;
-        whole += (squares[at] + squares[at + SUMS]) + (squares[at + 2u * SUMS] + squares[at + 3u * SUMS]);
-    }
+    for (var m = 0u; m < PARTS; m++) { whole += squares[m * SUMS + pair]; }
     total *= inverseSqrt(whole / f32(p.depth) + p.eps);
 //#end
     return total;
@@ -131,10 +139,15 @@ fn main(
             }
         }
     }
-    for (var r = 0u; r < ROWS; r++) { parts[member * SUMS + r * TEAMS + team] = sum[r]; }
+    for (var r = 0u; r < ROWS; r++) {
+        let at = member / TOGETHER * SUMS + r * TEAMS + team;
+        let both = vec2<f32>(together(sum[r].x), together(sum[r].y));
+        if (member % TOGETHER == 0u) { parts[at] = both; }
 //#if NORMED
-    for (var r = 0u; r < ROWS; r++) { squares[member * SUMS + r * TEAMS + team] = square[r]; }
+        let whole = together(square[r]);
+        if (member % TOGETHER == 0u) { squares[at] = whole; }
 //#end
+    }
     workgroupBarrier();
 //#if ROTARY
     if (lane >= SUMS / 2u) { return; }
