@@ -22,7 +22,11 @@ const ACROSS = 2u * TEAMS;     // columns per workgroup
 const SUMS = ROWS * TEAMS;     // pairs of sums per workgroup
 
 // With IN_SUBGROUP, eight neighbours add up their sums first: a subgroup has at least eight lanes.
-const TOGETHER = select(1u, 8u, IN_SUBGROUP);
+//#if IN_SUBGROUP
+const TOGETHER = 8u;
+//#else
+const TOGETHER = 1u;
+//#end
 const PARTS = TEAM / TOGETHER;  // of the sums of a team
 
 var<workgroup> parts: array<vec2<f32>, PARTS * SUMS>;
