@@ -3,6 +3,8 @@
 .PHONY: gpu-model gpu-baseline lint lock format setup clean
 
 PY := .venv/bin/python
+# The tests start many processes, so compiled modules are kept, also where the environment says otherwise.
+unexport PYTHONDONTWRITEBYTECODE
 # A file stays in one worker, so its exported programs are made once and no worker waits for another.
 PYTEST := $(PY) -m pytest -n 2 --dist loadfile -q
 # As with a version of wgpu-py whose C functions Pteron does not know.
