@@ -19,7 +19,7 @@ from benchmarks.gpu_model.tree import HERE, ROOT, commit
 
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = ROOT / "docs" / "performance.md"
-FAMILIES = (*GPUS, "tgl", "dg2")
+FAMILIES = (*GPUS, "tgl", "dg2", "ga102")
 # Shapes of `pteron bench --report`: one row, and 128 rows.
 CASES = "cases:" + "|".join(
     (": 1 ×", ": 128 ×", ": 16 of", "Convolution", "Attention", "norm", "Softmax", "Reduction", "Elementwise")
