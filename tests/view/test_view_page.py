@@ -61,7 +61,7 @@ def test_sizes_kernels_and_memory(browser: Any, url: str) -> None:
         assert page.locator("#details h3").inner_text().startswith("linear")  # with what was fused
         assert f"block 2 of {BLOCKS}" in page.locator("#details .where").first.inner_text()
         result = page.locator(".shapes tr", has_text="→ out").locator(".value")
-        assert result.inner_text() == f"{LONGEST}×64 float32"
+        assert result.inner_text() == f"{LONGEST}×64 float32\n[n, 64]", "the live shape, and its formula"
         grid = page.locator("details.kernel summary").first.inner_text()
 
         page.get_by_label("input0[1] = input1[1]", exact=True).fill("5")

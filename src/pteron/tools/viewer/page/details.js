@@ -94,7 +94,7 @@ function shapeCell(argument, value) {
   const joined = dims.flatMap((dim, d) => (d ? ["×", dim] : [dim]));
   const isSmaller = shapeText(argument.shape) !== shapeText(value.shape), formulas = formulaText(value);
   return [...(joined.length ? joined : ["scalar"]), ` ${argument.dtype}`, isSmaller ? el("span", { class: "max" }, ` of ${shapeText(value.shape)}`) : "",
-    formulas ? el("div", { class: "max" }, formulas) : ""];
+    formulas ? el("div", { class: "formula" }, formulas) : ""];
 }
 
 /** Where a value comes from or goes to, and its numbers. */
@@ -167,7 +167,7 @@ function portParts(pane, item, go) {
   return [
     part("", el("h3", {}, item.name), el("p", { class: "where" }, `${item.kind} of ${pane.method}`)),
     part("Shape", el("p", { class: "value" }, `${port.dtype} ${pane.shapeOf(port.value)} of ${pane.shapeOf(port.value, true)}`),
-      el("p", { class: "max" }, port.value === null ? "" : formulaText(pane.model.graph.values[port.value]))),
+      el("p", { class: "formula" }, port.value === null ? "" : formulaText(pane.model.graph.values[port.value]))),
     part(item.kind === "input" ? "Read by" : "Written by", el("ul", { class: "sources" }, [...new Set(links.map((l) => l.item))].map((other) =>
       el("li", {}, el("button", { type: "button", class: "link-button", onclick: () => go(other) }, other.kind === "node" ? `${shortName(other.node.operator)}, node ${other.index}` : other.name))))),
     found ? part("Values", ...facts(found), tensorPanel((wanted) => ask("tensor", pane.question({ value: port.value, ...wanted })))) : null,
