@@ -64,6 +64,6 @@ def _application(path: str, name: str, load: dict[str, Any], options: dict[str, 
     from pteron.llm.model_files import model_file
     from pteron.server import create_app
 
-    program = Path(model_file(path, load.get("context_length")))
+    program = Path(model_file(path, load.get("context_length"), ubatch=load.get("ubatch")))
     loaded = (load_embedder if is_embedder(program) else load_language_model)(program, **load)
     return create_app(loaded, name=name, **options)
