@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import time
@@ -74,10 +73,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--public-calls"):
         native.AVAILABLE = False  # as with a version of wgpu-py that has other C functions
-
-
-def pytest_collection_finish() -> None:
-    gc.freeze()  # torch and the tests stay: the garbage collector need not look through them again and again
 
 
 @pytest.fixture(scope="session")

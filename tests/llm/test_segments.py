@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from pteron.errors import InputError, OutOfMemory, PteronError, UnsupportedError
 from pteron.llm.decoder import Decoder, Segment
 from tests.llm import gguf_families
 from tests.llm.tiny_models import LLAMA, write_gguf
-from tests.support.faults import each_line
+from tests.support.faults import collecting_new_garbage, each_line
 from tests.support.memory import poison
 
 DATA = Path(__file__).parents[1] / "data"
@@ -280,12 +279,13 @@ def test_a_refused_call_changes_nothing(several: Decoder, states: list[State]) -
 
 def test_an_interrupt_at_any_line_gives_no_slot_to_two_conversations(several: Decoder) -> None:
     count = several.free_states
-    for _ in each_line(lambda: several.new_state().close()):
-        gc.collect()
-        assert several.free_states == count
-        states = [several.new_state() for _ in range(MOST)]
-        assert len({state.number for state in states if isinstance(state, Slot)}) == MOST
-        del states
+    with collecting_new_garbage() as collect:
+        for _ in each_line(lambda: several.new_state().close()):
+            collect()
+            assert several.free_states == count
+            states = [several.new_state() for _ in range(MOST)]
+            assert len({state.number for state in states if isinstance(state, Slot)}) == MOST
+            del states
 
 
 def test_a_program_is_reloaded_with_new_slots(llama: Path) -> None:

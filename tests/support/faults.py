@@ -1,9 +1,10 @@
 """Faults for tests: out of memory, a lost device, an interrupt at any line."""
 
+import gc
 import linecache
 import sys
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pteron
@@ -84,6 +85,17 @@ def lock_is_free(device):
     thread.start()
     thread.join()
     return bool(got)
+
+
+@contextmanager
+def collecting_new_garbage():
+    """A function that collects garbage that is made from now on: the older objects of all tests are many."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield gc.collect
+    finally:
+        gc.unfreeze()
 
 
 def each_line(call, *ends_with, every=1):
