@@ -215,7 +215,7 @@ class TestErrors:
         rows = self.bad_rows()
         got = []
         with pytest.raises(
-            RowError, match=r"row 3: input0: a row must have shape \[n <= 24\], got \[25\]"
+            RowError, match=r"row 3: input0: a row must have shape \[m <= 24\], got \[25\]"
         ) as e:
             for result in masked.map(rows):
                 got.append(result)

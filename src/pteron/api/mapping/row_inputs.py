@@ -252,10 +252,9 @@ def _check_row_shape(info: IOInfo, array: Array, padded: bool) -> None:
         for d, (size, bound) in enumerate(zip(array.shape, most, strict=True), 1)
     )
     if not fits:
-        sizes = (
-            f"<={n}" if d in info.dynamic_dims or (padded and d == 1) else str(n)
-            for d, n in enumerate(most, 1)
-        )
+        sizes = list(info.size_texts[1:])
+        if padded and 1 not in info.dynamic_dims:
+            sizes[0] = f"<={most[0]}"
         raise InputError(f"{info.name}: a row must have shape [{', '.join(sizes)}], got {list(array.shape)}")
 
 

@@ -111,8 +111,10 @@ class Transform:
 
         `real`: whether the source and the target are real.
         """
+        check(n > 0, f"dimension {d} has no elements: a transform needs at least one")
         outer, inner = numel(shape[:d]), numel(shape[d + 1 :])
-        a = max(divisor for divisor in range(1, math.isqrt(n) + 1) if n % divisor == 0)
+        # Only a run without checks has no elements.
+        a = max((divisor for divisor in range(1, math.isqrt(n) + 1) if n % divisor == 0), default=1)
         size = {"inner": inner, "a": a, "b": n // a}
         turns, parts = Scratch("turns", self.space), Scratch("parts", self.space)
         takes, gives = ({"REAL": is_real} for is_real in real)
