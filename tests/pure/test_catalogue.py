@@ -50,6 +50,6 @@ def test_every_route_fits_one_of_the_sizes() -> None:
                         if isinstance(port.value, (Tensor, SymInt))
                     }
                 )
-                routes = live._apply_rule(graph.nodes[0])[1]
+                routes = live._apply_rule(graph.nodes[0], live.current)[1]
                 fitting |= {route.label for route in routes if route.when is not False}
     assert {route.label for route in routes_of_cases()} - fitting == set()
