@@ -268,11 +268,12 @@ def combined(*reductions: list[Route]) -> list[Route]:
 
 
 def total(x: LiveTensor, out: LiveTensor) -> Reduction:
-    return _accumulation(x, out, "+", 0)
+    """The sum of the elements, converted to the type of the output first: for bool, whether any is true."""
+    return ANY if out.dtype is DType.bool else _accumulation(x, out, "+", 0)
 
 
 def product(x: LiveTensor, out: LiveTensor) -> Reduction:
-    return _accumulation(x, out, "*", 1)
+    return ALL if out.dtype is DType.bool else _accumulation(x, out, "*", 1)
 
 
 def _accumulation(x: LiveTensor, out: LiveTensor, operator: str, neutral: int) -> Reduction:
