@@ -79,9 +79,9 @@ def _copy_quads(x: LiveTensor, y: LiveTensor, start: int, total: int, run: int) 
 
 @op("aten.cat.default", rows=rows_of("tensors", mixes="dim"), integers=moves("tensors"))
 def cat(tensors: Sequence[LiveTensor], dim: int, out: LiveTensor) -> list[Route]:
+    check(bool(tensors), "there is nothing to concatenate")
     # torch ignores a tensor of shape [0], whatever the rank of the others.
-    parts = [x for x in tensors if x.max_shape != (0,)]
-    check(bool(parts), "there is nothing to concatenate")
+    parts = [x for x in tensors if x.max_shape != (0,)] or tensors[:1]
     d = dimension(dim, parts[0].rank)
     rest = parts[0].shape[:d] + parts[0].shape[d + 1 :]
     for n, x in enumerate(parts):
