@@ -42,5 +42,7 @@ def _limits(node: Node) -> tuple[float | None, float | None] | None:
             "aten.clamp.default" | "aten.hardtanh.default",
             (_, int() | float() | None as low, int() | float() | None as high, _),
         ):
+            if low is not None and high is not None:
+                low = min(low, high)  # the upper limit wins, as in torch
             return None if low is None else float(low), None if high is None else float(high)
     return None
