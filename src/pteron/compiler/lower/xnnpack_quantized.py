@@ -12,7 +12,7 @@ import struct
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import isfinite, prod
+from math import inf, isfinite, prod
 from typing import Any
 
 from pteron.compiler.ir.dtypes import DType
@@ -98,6 +98,10 @@ class QuantizedInlining(XnnInlining):
         if not isinstance(found, xnn.PerTensorQuant) or not found.scale:
             raise UnsupportedError(
                 f"value {index} ({self._type(index).name.lower()}) has no scale of its own"
+            )
+        if not 0 < found.scale < inf:
+            raise FormatError(
+                f"{self._origin}: the scale of value {index} is {found.scale}: expected a number above 0"
             )
         return found.scale, found.zero_point
 
