@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ import torch
 
 import pteron
 from pteron.compiler.plan.routes import ByName
-from pteron.engine import executor
 from pteron.engine.devices.opening import Device, open_device
 from pteron.engine.measured import kernel_blocklist as examined
 from pteron.engine.measured.kernel_blocklist import Examined
@@ -23,6 +21,7 @@ from pteron.tools.verify.catalogue import cases
 from pteron.tools.verify.selftest import SelfTestReport, run_selftest
 from tests.conftest import Once, open_as
 from tests.support.cli import answer, pteron_cli
+from tests.support.damage import damage
 from tests.support.export import export
 
 ROWS, WIDTH = 24, 64
@@ -63,20 +62,6 @@ def linear(once: Once) -> Path:
         np.savez(folder / "expected.npz", x=x.numpy(), y=module(x).detach().numpy())
 
     return once("examined_linear", make)
-
-
-def damage(monkeypatch: pytest.MonkeyPatch, name: str, before: str, after: str) -> None:
-    """Change the text of a kernel."""
-    healthy: Callable[[Any, Any], str] = executor.shader_text
-
-    def text(kernel: Any, dispatch: Any) -> str:
-        made = healthy(kernel, dispatch)
-        if kernel.name != name:
-            return made
-        assert before in made
-        return made.replace(before, after)
-
-    monkeypatch.setattr(executor, "shader_text", text)
 
 
 def error_of(folder: Path, device: Device, rows: int) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,19 +11,21 @@ import pytest
 from pteron.engine import executor
 
 
-@pytest.fixture
-def damaged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str, str], None]]:
+def damage(monkeypatch: pytest.MonkeyPatch, name: str, before: str, after: str) -> None:
     """Change the text of a kernel."""
-    healthy = executor.shader_text
+    healthy: Callable[[Any, Any], str] = executor.shader_text
 
-    def damage(name: str, before: str, after: str) -> None:
-        def text(kernel: Any, dispatch: Any) -> str:
-            made = healthy(kernel, dispatch)
-            if kernel.name != name:
-                return made
-            assert before in made
-            return made.replace(before, after)
+    def text(kernel: Any, dispatch: Any) -> str:
+        made = healthy(kernel, dispatch)
+        if kernel.name != name:
+            return made
+        assert before in made
+        return made.replace(before, after)
 
-        monkeypatch.setattr(executor, "shader_text", text)
+    monkeypatch.setattr(executor, "shader_text", text)
 
-    yield damage
+
+@pytest.fixture
+def damaged(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]:
+    """Change the text of a kernel, for one test."""
+    return partial(damage, monkeypatch)

@@ -16,7 +16,7 @@ from pteron.llm.step_choice import StepLimits, rows_of_step
 if TYPE_CHECKING:
     from pteron.llm.model import LanguageModel
 
-WORTH_SHARING = 16  # tokens: for fewer, an answer does not wait until another one has read them
+WORTH_SHARING = 16  # tokens: an answer does not wait until another one has read a shorter beginning
 
 Outcome: TypeAlias = tuple[Answer, Piece | Exception]
 
